@@ -1,0 +1,24 @@
+"""A terminal dashboard for the numerical health of a PyTorch mixed-precision training run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ampwatch.hook import Watch as Watch
+    from ampwatch.hook import hook as hook
+
+__version__ = "0.1.0"
+__all__ = ["Watch", "__version__", "hook"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names are loaded on first use: `ampwatch --help` must not wait for torch."""
+    if name in ("hook", "Watch"):
+        import importlib
+
+        module = importlib.import_module("ampwatch.hook")
+        value = getattr(module, name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
