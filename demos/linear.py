@@ -14,7 +14,7 @@ What to try
     [ and ]         Halve or double the scale yourself. Press ] a few times to force a skip.
     g and G         Loss ten times larger or smaller: the scaler makes up for it either way.
     i               Put a single inf into one gradient: one skip, one halving, no harm done.
-    d               fp16, bf16, fp32: with bf16's range (that of fp32) nothing overflows.
+    d               fp16, bf16, fp32: bf16 has the range of fp32, so the scale just keeps climbing.
     s               The scaler: dynamic, static or off.
     < and >         Slower, faster.        r   Start again from the same seed.
 """
