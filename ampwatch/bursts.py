@@ -1,0 +1,212 @@
+"""Skipped steps in a row, and what explains each run of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ampwatch.record import StepRecord
+from ampwatch.scale_changes import ScaleChange, ScaleTrack
+
+SETTLED_STEPS = 10
+"""So many steps in a row without an overflow, and a new scale has found its level."""
+PROBE_SHARE = 10
+PROBE_STEPS = 2
+PROBE_SKIPS = 2
+"""A skip belongs to the growth before it when it comes within a tenth of the growth interval (or
+2 steps). One halving takes a doubling back; a second one is granted."""
+LONE_SKIPS = 2
+KEPT_STEPS = 20
+
+
+@dataclass(slots=True)
+class Burst:
+    """Skipped steps without a taken one between them."""
+
+    kind: str
+    """Why, as far as it can be told: "settling" (a new scale looks for its level), "probe" (right
+    after growth), "forward" (the loss was already inf or NaN), "static" (the scale did not react),
+    "other"."""
+    first: int
+    last: int
+    count: int
+    scale_before: float | None
+    """The scale of the first skipped step."""
+    scale_last: float | None
+    """The scale of the last skipped step."""
+    scale_after: float | None
+    """The scale after it: expected until the next step shows it."""
+    tensors: int | None
+    """Most non-finite gradient tensors in one step."""
+    origin: str | None
+    optimizer: str | None
+    nonfinite_losses: int = 0
+    loss: float | None = None
+    """The loss at the first of them, when it was inf or NaN."""
+    clean_before: int = 0
+    """Steps without an overflow before it, since the scale last changed."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """All bursts of one kind."""
+
+    bursts: int = 0
+    skips: int = 0
+    lone: int = 0
+    """How many bursts were no longer than one or two skips."""
+    first: int | None = None
+    last: int | None = None
+    steps: list[int] = field(default_factory=list)
+    """Where the first few of them began."""
+    worst: Burst | None = None
+    """The longest one."""
+
+    def add(self, burst: Burst) -> None:
+        self.bursts += 1
+        self.skips += burst.count
+        self.lone += burst.count <= LONE_SKIPS
+        if self.first is None:
+            self.first = burst.first
+        self.last = burst.last
+        if len(self.steps) < KEPT_STEPS:
+            self.steps.append(burst.first)
+        if self.worst is None or burst.count > self.worst.count:
+            self.worst = burst
+
+
+class BurstLedger:
+    """The bursts of a run in fixed memory: the present one, and a tally for each kind."""
+
+    __slots__ = ("_settling", "ended", "open")
+
+    def __init__(self) -> None:
+        self.open: Burst | None = None
+        """The burst that may still go on."""
+        self.ended: dict[str, Tally] = {}
+        self._settling = True
+
+    @property
+    def attentive(self) -> bool:
+        """Whether a step that was taken tells it anything."""
+        return self.open is not None or self._settling
+
+    def expect_settling(self) -> None:
+        """Gradients were made larger on purpose: the scale has to find a new level."""
+        self._settling = True
+
+    def scale_changed(self, change: ScaleChange) -> Burst | None:
+        """Hear how the scale moved; returns the burst that this tells something new about."""
+        if change.kind == "grew":
+            self._settling = False
+        elif change.kind == "set":
+            self._settling = change.after > change.before
+        burst = self.open
+        if burst is None or burst.scale_last != change.before:
+            return None
+        after = None if change.kind == "set" else change.after
+        if change.kind == "held" and burst.kind != "forward":
+            burst.kind = "static"
+        if after == burst.scale_after and change.kind != "held":
+            return None
+        burst.scale_after = after
+        return burst
+
+    def taken(self, record: StepRecord, clean_steps: int) -> None:
+        """A step that was not skipped; one optimizer's step does not end another's burst."""
+        burst = self.open
+        if burst is not None and record.step > burst.last:
+            self._close(burst)
+        if self._settling and clean_steps >= SETTLED_STEPS:
+            self._settling = False
+
+    def skipped(self, record: StepRecord, track: ScaleTrack) -> Burst:
+        """One more skipped step; returns the burst it belongs to."""
+        burst = self.open
+        clean_before = track.clean_before
+        after = track.expected(record)
+        bad_loss = record.loss is not None and not _finite(record.loss)
+        if burst is not None and (record.scale or 0) > (burst.scale_last or 0):
+            # A larger scale without a taken step between: a new scaler, or a hand.
+            self._close(burst)
+            burst = None
+        if burst is None:
+            burst = self.open = Burst(
+                kind="other",
+                first=record.step,
+                last=record.step,
+                count=1,
+                scale_before=record.scale,
+                scale_last=record.scale,
+                scale_after=after,
+                tensors=record.nonfinite_tensors,
+                origin=record.origin,
+                optimizer=record.optimizer,
+                clean_before=clean_before,
+            )
+            burst.kind = self._kind(track, clean_before)
+            if after is not None and after == record.scale:
+                burst.kind = "static"
+        else:
+            burst.count += record.step > burst.last
+            burst.last = record.step
+            burst.scale_last = record.scale
+            burst.scale_after = after
+            if record.nonfinite_tensors is not None:
+                burst.tensors = max(burst.tensors or 0, record.nonfinite_tensors)
+            burst.origin = burst.origin or record.origin
+            if burst.kind == "probe" and burst.count > PROBE_SKIPS:
+                burst.kind = "other"
+        if bad_loss:
+            burst.nonfinite_losses += 1
+            if burst.loss is None:
+                burst.loss = record.loss
+            burst.kind = "forward"
+        return burst
+
+    def tally(self, kind: str) -> Tally | None:
+        """All bursts of a kind, the present one included."""
+        tally = self.ended.get(kind)
+        burst = self.open
+        if burst is None or burst.kind != kind:
+            return tally
+        whole = Tally()
+        if tally is not None:
+            whole = Tally(
+                tally.bursts,
+                tally.skips,
+                tally.lone,
+                tally.first,
+                tally.last,
+                list(tally.steps),
+                tally.worst,
+            )
+        whole.add(burst)
+        return whole
+
+    def tallies(self) -> Iterator[tuple[str, Tally]]:
+        """Every kind that was seen."""
+        kinds = dict.fromkeys(self.ended)
+        if self.open is not None:
+            kinds[self.open.kind] = None
+        for kind in kinds:
+            tally = self.tally(kind)
+            if tally is not None:
+                yield kind, tally
+
+    def _kind(self, track: ScaleTrack, clean_before: int) -> str:
+        if self._settling and clean_before < SETTLED_STEPS:
+            return "settling"
+        if track.origin == "grew":
+            near = max(PROBE_STEPS, (track.growth_interval or 0) // PROBE_SHARE)
+            if clean_before <= near:
+                return "probe"
+        return "other"
+
+    def _close(self, burst: Burst) -> None:
+        self.ended.setdefault(burst.kind, Tally()).add(burst)
+        self.open = None
+
+
+def _finite(value: float) -> bool:
+    return value - value == 0

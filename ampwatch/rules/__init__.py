@@ -1,0 +1,11 @@
+"""Everything that can be recognised in a run. A family of rules is one file, listed here."""
+
+from __future__ import annotations
+
+from ampwatch.rules import skips
+from ampwatch.rules.finding import SEVERITIES, Finding, Rule
+
+RULES: tuple[Rule, ...] = (*skips.RULES,)
+RULE_BY_ID = {rule.id: rule for rule in RULES}
+
+__all__ = ["RULES", "RULE_BY_ID", "SEVERITIES", "Finding", "Rule"]

@@ -1,0 +1,66 @@
+"""What a rule is, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ampwatch.run import Run
+
+SEVERITIES = ("error", "warning", "info")
+"""Worst first. error: the training is wrong; warning: it works less well than it should; info:
+normal, worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing a rule recognised in a run."""
+
+    rule: str
+    severity: str
+    message: str
+    """What happened, with the numbers, in one or two sentences."""
+    first_step: int | None = None
+    last_step: int | None = None
+    count: int = 1
+    """How often it was seen."""
+    tensor: str | None = None
+    module: str | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """The numbers it rests on."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as ``--json`` prints it."""
+        body: dict[str, Any] = {
+            "rule": self.rule,
+            "severity": self.severity,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "count": self.count,
+            "message": self.message,
+            "evidence": dict(self.evidence),
+        }
+        if self.tensor is not None:
+            body["tensor"] = self.tensor
+        if self.module is not None:
+            body["module"] = self.module
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that can be recognised in a run, with its words."""
+
+    id: str
+    severity: str
+    summary: str
+    """When it is recognised, in one line."""
+    explanation: str
+    """Why it happens and what it means."""
+    remedy: str
+    """What to do."""
+    check: Callable[[Run], Iterable[Finding]]
+    """Reads the run alone. It is called again and again while the run grows, and says each time
+    everything it finds: a finding that no longer holds is simply not said again."""

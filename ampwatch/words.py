@@ -1,0 +1,54 @@
+"""Numbers and short phrases as a person reads them, the same wherever they are shown."""
+
+from __future__ import annotations
+
+import math
+
+
+def scale_words(scale: float | None) -> str:
+    """A loss scale: a power of two as 2^n from 2^17 on and below 1, other values as they are."""
+    if scale is None:
+        return "unknown"
+    if math.isfinite(scale) and scale > 0:
+        mantissa, exponent = math.frexp(scale)
+        if mantissa == 0.5 and not 1 <= scale <= 65536:
+            return f"2^{exponent - 1}"
+    return number_words(scale)
+
+
+def number_words(value: float | None) -> str:
+    """A number in few characters: 65536, 0.00123, 1.2e-07, inf, NaN."""
+    if value is None:
+        return "unknown"
+    if value != value:
+        return "NaN"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.3g}"
+
+
+def share_words(part: int, whole: int) -> str:
+    """A share in percent: 0.05 %, 3.2 %, 41 %."""
+    if whole <= 0:
+        return "0 %"
+    percent = 100 * part / whole
+    if percent == 0 or percent >= 10:
+        return f"{percent:.0f} %"
+    return f"{percent:.2g} %"
+
+
+def count_words(count: int, noun: str) -> str:
+    """1 step, 2 steps, 1,200 steps."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def seconds_words(seconds: float) -> str:
+    """How long: 4 s, 1 min 05 s, 2 h 10 min."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
