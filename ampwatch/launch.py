@@ -1,0 +1,248 @@
+"""Runs a training in a process of its own and stands for it on the screen's side.
+
+The child runs the script as plain python would (`ampwatch.runner`). Records come over one pipe,
+requests go over another, and everything the script and its children print comes over a third.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ampwatch import controls, job
+from ampwatch.child import ChildProcess
+from ampwatch.controls import Request
+from ampwatch.errors import RecordError, UsageError
+from ampwatch.mend import finish_log
+from ampwatch.output import OutputBuffer
+from ampwatch.record import Notice, Record, RunEnd, StepRecord, from_json
+from ampwatch.settings import Settings
+
+INTERRUPT_AFTER = 0.7
+KILL_AFTER = 1.7
+"""Seconds after which a script that does not stop is interrupted, and killed: quitting must end
+within two seconds."""
+
+
+class ScriptJob:
+    """One script, or ``MODULE:FUNCTION``, run in a child process.
+
+    Args:
+        target: path of a script, or ``MODULE:FUNCTION``.
+        args: what the script finds in ``sys.argv`` after its name.
+        settings: what ampwatch does to it.
+        requests: sent first, at every start.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        args: Sequence[str],
+        settings: Settings,
+        requests: Sequence[Request] = (),
+    ) -> None:
+        self.settings = settings
+        self.output = OutputBuffer()
+        self.log = settings.log
+        """Where this run's log is; a run started again has one of its own."""
+        self.exit_code: int | None = None
+        self.error: str | None = None
+        self._command = (target, *args)
+        self._requests = tuple(requests)
+        self._runs = 0
+        self._state = job.STARTING
+        self._child: ChildProcess | None = None
+        self._again = False
+        self._half_line = b""
+        self._damaged = 0
+        self._steps = 0
+        self._end: RunEnd | None = None
+        self._stop_asked: float | None = None
+        self._stop_sent = self._acknowledged = self._interrupted = self._killed = False
+
+    @property
+    def state(self) -> str:
+        if self._stop_asked is not None and self._state not in job.ENDED:
+            return job.STOPPING
+        return self._state
+
+    @property
+    def waiting_for(self) -> str | None:
+        if self.state != job.STOPPING:
+            return None
+        if self._killed:
+            return "Waiting for the system to end the script."
+        if self._acknowledged:
+            return "The script was told to stop and is finishing what it does; stop again to force."
+        if self._interrupted:
+            return "The script was interrupted and has not answered yet."
+        return "Waiting for the running step to end."
+
+    def start(self) -> None:
+        """Raises UsageError when the system will not start another process."""
+        self._runs += 1
+        self.log = self._log_path()
+        self.output.clear()
+        self.exit_code = self.error = None
+        self._state = job.STARTING
+        self._half_line = b""
+        self._damaged = self._steps = 0
+        self._end = self._stop_asked = None
+        self._stop_sent = self._acknowledged = self._interrupted = self._killed = False
+        self._child = ChildProcess(self._command, replace(self.settings, log=self.log))
+        for request in self._requests:
+            self.send(request)
+
+    def poll(self) -> list[Record]:
+        child = self._child
+        if child is None:
+            return []
+        self._push_stop(child)
+        child.send()
+        over = child.over()
+        records = self._take(child)
+        if over:
+            child.close()
+            records += self._take(child)
+            records += self._finish(child.returncode or 0)
+            self._child = None
+        if self._again:
+            records = []  # of a run that is to be forgotten
+            if over:
+                records += self._begin_again()
+        return records
+
+    def send(self, request: Request) -> None:
+        if self._child is not None:
+            self._child.send(request.to_json().encode() + b"\n")
+
+    def stop(self) -> None:
+        # Only noted here: a signal handler may call this at any moment. poll() acts on it.
+        if self._stop_asked is None and self._child is not None:
+            self._stop_asked = time.monotonic()
+
+    def kill(self) -> None:
+        self.stop()
+        if self._child is not None:
+            self._killed = True
+            self._child.kill()
+
+    def restart(self) -> None:
+        if self._child is None:
+            self.start()
+        elif self._again:
+            self.kill()  # asked twice: it does not stop by itself
+        else:
+            self._again = True
+            self.stop()
+
+    def close(self) -> list[Record]:
+        """Stop what still runs and wait until it has ended; the last records it sent.
+
+        The only call that waits: less than two seconds for a script that does not listen, longer
+        for one that was told to stop and is saving.
+        """
+        self._again = False
+        records: list[Record] = []
+        while self._child is not None:
+            self.stop()
+            records += self.poll()
+            time.sleep(0.01)
+        return records
+
+    def _log_path(self) -> str | None:
+        """The path asked for; from the second start on with its number, so that none is lost."""
+        if self.settings.log is None or self._runs == 1:
+            return self.settings.log
+        path = Path(self.settings.log)
+        return str(path.with_name(f"{path.stem}-{self._runs}{path.suffix}"))
+
+    def _begin_again(self) -> list[Record]:
+        self._again = False
+        try:
+            self.start()
+        except UsageError as error:
+            self._state, self.error, self.exit_code = job.FAILED, str(error), error.exit_code
+            return [RunEnd(job.FAILED, 0, str(error))]
+        return []
+
+    def _push_stop(self, child: ChildProcess) -> None:
+        if self._stop_asked is None or child.returncode is not None:
+            return
+        if not self._stop_sent:
+            self._stop_sent = True
+            self.send(Request(controls.STOP.name))
+        if self._acknowledged or self._killed:
+            return
+        waited = time.monotonic() - self._stop_asked
+        if waited >= KILL_AFTER:
+            self.kill()
+        elif waited >= INTERRUPT_AFTER and not self._interrupted:
+            self._interrupted = True
+            child.interrupt()
+
+    def _take(self, child: ChildProcess) -> list[Record]:
+        sent, printed = child.take()
+        self.output.feed(printed)
+        *lines, self._half_line = (self._half_line + sent).split(b"\n")
+        records: list[Record] = []
+        for line in lines:
+            try:
+                record = from_json(line.decode("utf-8", "replace"))
+            except RecordError as error:
+                self._damaged += 1
+                if self._damaged == 1:
+                    records.append(Notice(f"A record arrived damaged and was left out: {error}"))
+                continue
+            if isinstance(record, StepRecord):
+                self._steps = record.step + 1
+                self._state = job.RUNNING
+            elif isinstance(record, Notice):
+                self._acknowledged |= record.knob == controls.STOP.name and not record.refused
+            elif isinstance(record, RunEnd):
+                self._end = record
+            records.append(record)
+        return records
+
+    def _finish(self, returncode: int) -> list[Record]:
+        """Note how the script ended; its end record, if it could not write one itself."""
+        self.output.close()
+        said = self._end
+        self._state, self.error = _verdict(returncode, said, self._stop_asked is not None)
+        if self._state == job.STOPPED:
+            self.exit_code = 128 + signal.SIGINT
+        else:
+            self.exit_code = returncode if returncode >= 0 else 128 - returncode
+        if said is not None:
+            return []
+        end = RunEnd(self._state, self._steps, self.error)
+        if self.log is not None:
+            try:
+                finish_log(self.log, end)
+            except OSError as error:
+                return [Notice(f"The log could not be finished: {error}"), end]
+        return [end]
+
+
+def _verdict(returncode: int, said: RunEnd | None, stop_asked: bool) -> tuple[str, str | None]:
+    """How a script ended, and why it failed, from its exit status and its own last word."""
+    finished = said is not None and said.status == job.FINISHED
+    if stop_asked and not (returncode == 0 and finished):
+        return job.STOPPED, None
+    if returncode < 0:
+        return job.FAILED, f"killed by signal {-returncode} ({_signal_name(-returncode)})"
+    if said is not None and said.status == job.STOPPED:
+        return job.STOPPED, None
+    if returncode == 0:
+        return job.FINISHED, None
+    return job.FAILED, (said.error if said is not None else None) or f"exit code {returncode}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
