@@ -99,6 +99,8 @@ class Narrator:
         self._grown = None
 
     def notice(self, step: int, notice: Notice) -> None:
+        if not notice.text:
+            return  # it only says which value a knob has now
         severity = "warning" if notice.refused else "info"
         self.events.add(Event(step, "notice", severity, notice.text))
 

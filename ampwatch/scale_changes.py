@@ -98,8 +98,9 @@ class ScaleTrack:
             self.skip_pending = True
             self.clean_before = self.clean_steps
             self.clean_steps = 0
-        elif record.step > self._step or change is not None:
-            self.clean_steps += not self.skip_pending
+        elif (record.step > self._step or change is not None) and not self.skip_pending:
+            # No skipped step is ever left out of the records, so a gap was clean.
+            self.clean_steps += max(1, record.step - self._step) if self._step >= 0 else 1
         self._step = record.step
         self._tracker = record.growth_tracker
         return change

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
-from ampwatch.controls import Controls, Request
+from ampwatch.controls import Controls
 from ampwatch.events import Event
 from ampwatch.record import Notice, Record, RunEnd, RunInfo
 from ampwatch.rules import RULES, SEVERITIES, Finding, Rule
@@ -23,49 +23,6 @@ class Source(Protocol):
 
     def poll(self) -> list[Record]:
         """What has come since the last call; never waits."""
-
-
-class Output(Protocol):
-    """What a script has printed: the last lines of it."""
-
-    lines: deque[str]
-    """The latest finished lines, with their colour codes."""
-    current: str
-    """The line that is being written: a prompt, a progress bar."""
-    version: int
-    """Grows whenever something was printed."""
-    total: int
-    """Lines ever finished; the oldest of them may be gone."""
-    echo: Callable[[bytes], None] | None
-    """Is handed each chunk as it comes, by a front end that passes the output on."""
-
-
-class Job(Protocol):
-    """A training that a front end can start, watch and stop."""
-
-    state: str
-    """"starting" (no step yet), "running", "stopping", "finished", "failed" or "stopped"."""
-    exit_code: int | None
-    error: str | None
-    """The last line of the traceback, or which signal killed it."""
-    waiting_for: str | None
-    """A sentence for the screen while it stops."""
-
-    @property
-    def output(self) -> Output: ...
-
-    def start(self) -> None: ...
-
-    def poll(self) -> list[Record]: ...
-
-    def send(self, request: Request) -> None: ...
-
-    def stop(self) -> None:
-        """Ask politely; more firmly when it does not react."""
-
-    def kill(self) -> None: ...
-
-    def restart(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
