@@ -1,0 +1,206 @@
+"""The dashboard: the screens, the timer and the global keys; everything else is delegated."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from ampwatch.controls import Controls
+from ampwatch.job import Job
+from ampwatch.session import Session
+from ampwatch.tui.help import HelpScreen
+from ampwatch.tui.keys import all_bindings, commands
+from ampwatch.tui.knobs import TURN_BY_NAME, Knobs, why_not
+from ampwatch.tui.look import Look
+from ampwatch.tui.main_screen import MainScreen
+from ampwatch.tui.overview import Overview, Plot
+from ampwatch.tui.pace import Pace
+from ampwatch.tui.panels import loss
+from ampwatch.tui.picture import save_picture
+from ampwatch.tui.quitting import POLL, Quitting, on_hangup
+from ampwatch.tui.tab_strip import TabStrip
+from ampwatch.tui.themes import DARK, THEMES
+
+WIDTHS = [(0, "-tiny"), (36, "-narrow"), (68, "-normal"), (140, "-wide")]
+HEIGHTS = [(0, "-flat"), (11, "-low"), (20, "-high"), (34, "-tall")]
+CATCH_UP_SECONDS = 0.1
+"""How long one frame may take in records that have piled up: a long log, a fast loop."""
+
+
+class DashboardApp(App[None]):
+    """Shows a session while it goes on.
+
+    Args:
+        session: where the run comes from; from now on only this app pumps it.
+        controls: the knobs of the run.
+        job: the training, to be stopped and started again; None for a recorded run.
+        name: what the run is called until it says so itself.
+    """
+
+    TITLE = "ampwatch"
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = all_bindings()
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = WIDTHS
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = HEIGHTS
+
+    def __init__(
+        self, session: Session, controls: Controls, job: Job | None, *, name: str = ""
+    ) -> None:
+        super().__init__()
+        self.session = session
+        self.job = job
+        self.look = Look()
+        self._knobs = Knobs(controls)
+        self._pace = Pace.from_environment()
+        self._quitting = Quitting(job)
+        self._main = MainScreen(session, controls, job, self.look, name)
+        for theme in THEMES:
+            self.register_theme(theme)
+        if "TEXTUAL_THEME" not in os.environ:
+            self.theme = DARK.name
+
+    def get_default_screen(self) -> Screen[None]:
+        return self._main
+
+    def on_ready(self) -> None:
+        on_hangup(self._hung_up)
+        self._frame()
+
+    # Frames.
+
+    def _frame(self) -> None:
+        """Take in what came, show it, and arrange for the next time."""
+        came = self._pump()
+        self._main.sync(panels=came, note=self._quitting.note())
+        if self._quitting.due(time.monotonic()):
+            self.exit()
+            return
+        wait = self._pace.wait(time.process_time())
+        if self._quitting.asked or (self.session.backlog and self.job is None):
+            wait = POLL  # somebody waits
+        self.set_timer(wait, self._frame)
+
+    def _pump(self) -> bool:
+        """Whether anything came that changes a panel."""
+        came = False
+        until = time.monotonic() + CATCH_UP_SECONDS
+        while True:
+            change = self.session.pump()
+            came = came or bool(change)
+            for notice in change.notices:
+                if notice.refused and notice.text:
+                    self._say(notice.text, refused=True)
+            if not self.session.backlog or time.monotonic() >= until:
+                return came
+
+    def _say(self, text: str, *, refused: bool = False) -> None:
+        self.notify(text, severity="warning" if refused else "information", timeout=6, markup=False)
+
+    def _redraw(self) -> None:
+        self._main.sync(panels=True, note=self._quitting.note())
+
+    # Keys.
+
+    def action_turn(self, name: str) -> None:
+        reason = why_not(self.job)
+        if reason is not None:
+            self._say(reason, refused=True)
+            return
+        answer = self._knobs.turn(TURN_BY_NAME[name], self.session.run)
+        if answer:
+            self._say(answer)
+        self._main.sync(panels=False, note=self._quitting.note())
+
+    def action_window(self) -> None:
+        self._say(f"The plots show {self.look.next_window()}.")
+        self._redraw()
+
+    def action_loss_axis(self) -> None:
+        log = loss.spec(self.session.run, self.look).axis == "log10"
+        self.look.loss_axis = "linear" if log else "log10"
+        self._say(f"The loss is drawn on a {'linear' if log else 'logarithmic'} axis.")
+        self._redraw()
+
+    def action_tab(self, name: str) -> None:
+        self._main.open_tab(name)
+
+    def on_tab_strip_chosen(self, message: TabStrip.Chosen) -> None:
+        self._main.open_tab(message.name)
+
+    def action_enlarge(self) -> None:
+        overview = self._main.query_one(Overview)
+        if self._main.tab != "overview":
+            self._main.open_tab("overview")
+        overview.enlarge(None if overview.enlarged else overview.chosen())
+        self._redraw()
+
+    def on_plot_enlarge(self, message: Plot.Enlarge) -> None:
+        self.action_enlarge()
+
+    def action_next_plot(self, step: int) -> None:
+        if self._main.tab == "overview":
+            self._main.query_one(Overview).next_plot(step)
+            self._redraw()
+
+    async def action_back(self) -> None:
+        overview = self._main.query_one(Overview)
+        if self._main.tab != "overview":
+            self._main.open_tab("overview")
+        elif overview.enlarged:
+            overview.enlarge(None)
+            self._redraw()
+        else:
+            self._main.set_focus(None)
+
+    def action_restart(self) -> None:
+        if self.job is None:
+            self._say("This is a recording: there is no script to start again.", refused=True)
+            return
+        if self._quitting.asked:
+            self._say("The script is being stopped.", refused=True)
+            return
+        self.job.restart()
+        self.session.restart()
+        self._main.began()
+        self._redraw()
+
+    def action_picture(self) -> None:
+        name = self._main.run_name
+        svg = self.export_screenshot(title=f"ampwatch: {name}" if name else "ampwatch")
+        self._say(save_picture(svg, Path.cwd(), name, self.session.run.steps))
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen(each for each in self.BINDINGS if isinstance(each, Binding)))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        return commands(self)
+
+    # Leaving.
+
+    def action_leave(self) -> None:
+        asked = self._quitting.asked
+        self._quitting.ask(time.monotonic())
+        if not asked:
+            self._frame_soon()
+
+    async def action_quit(self) -> None:
+        self.action_leave()
+
+    def _frame_soon(self) -> None:
+        if self._quitting.due(time.monotonic()):
+            self.exit()
+        else:
+            self._redraw()
+            self.set_timer(POLL, self._frame)
+
+    def _hung_up(self, number: int) -> None:
+        if self.job is not None:
+            self.job.stop()
+        self.exit(return_code=128 + number)

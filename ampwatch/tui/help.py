@@ -1,0 +1,86 @@
+"""The help screen, made from the bindings themselves and the help of each panel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from ampwatch.tui.panels import PLOTS, events, output, tensors
+
+GROUPS = {
+    "training": "Change the training",
+    "screen": "The screen",
+    "run": "The run",
+    "tensors": "On the Tensors tab",
+    "list": "On the Events and Output tabs",
+}
+READING = (
+    *((panel.title, panel.help) for panel in PLOTS),
+    ("Tensors", tensors.HELP),
+    ("Events", events.HELP),
+    ("Output", output.HELP),
+)
+
+
+def grouped(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
+    """The bindings by what they are about: the first word of their id."""
+    groups: dict[str, list[Binding]] = {name: [] for name in GROUPS}
+    for binding in bindings:
+        group = (binding.id or "").partition(".")[0]
+        if group in groups:
+            groups[group].append(binding)
+    return groups
+
+
+class HelpScreen(ModalScreen[None]):
+    """Every key, and how to read every panel."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q", "dismiss", "Close", id="help.close")
+    ]
+
+    def __init__(self, bindings: Iterable[Binding]) -> None:
+        super().__init__()
+        self._bindings_shown = tuple(bindings)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(self.keys(), id="help-keys")
+            yield Static(self.reading(), id="help-reading")
+
+    def keys(self) -> Content:
+        """The keys, one a line, under the heading of their group."""
+        lines: list[Content] = []
+        for group, bindings in grouped(self._bindings_shown).items():
+            if not bindings:
+                continue
+            lines.append(Content.styled(GROUPS[group], "bold $text-primary"))
+            merged: dict[str, list[str]] = {}
+            for binding in bindings:
+                words = binding.tooltip or binding.description
+                merged.setdefault(words, []).append(self.app.get_key_display(binding))
+            for words, keys in merged.items():
+                lines.append(
+                    Content.assemble((f"  {' '.join(keys):>9}  ", "bold"), (words, "$foreground"))
+                )
+            lines.append(Content(""))
+        return Content("\n").join(lines)
+
+    def reading(self) -> Content:
+        """How to read each panel."""
+        lines: list[Content] = [Content.styled("How to read it", "bold $text-primary")]
+        for title, text in READING:
+            lines.append(Content.styled(f"  {title}", "bold"))
+            lines.extend(Content.styled(f"  {line}", "$foreground") for line in text.splitlines())
+            lines.append(Content(""))
+        return Content("\n").join(lines)
+
+    def action_dismiss(self, result: None = None) -> None:  # type: ignore[override]
+        self.dismiss(None)

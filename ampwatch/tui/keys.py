@@ -1,0 +1,111 @@
+"""The keys that are about the screen and the run; the training's own are in knobs.py."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+
+from ampwatch.tui.knobs import knob_bindings
+from ampwatch.tui.tab_strip import tab_bindings
+
+SCREEN = (
+    Binding(
+        "z",
+        "window",
+        "Window",
+        tooltip="Plot the whole run, the last 1000 or the last 100 steps",
+        id="screen.window",
+    ),
+    Binding(
+        "l",
+        "loss_axis",
+        "Log",
+        show=False,
+        tooltip="Logarithmic or linear loss",
+        id="screen.loss_axis",
+    ),
+    Binding(
+        "m,enter",
+        "enlarge",
+        "Enlarge",
+        tooltip="One plot at full size, and back",
+        id="screen.enlarge",
+    ),
+    Binding(
+        "tab", "next_plot(1)", "Next", show=False, tooltip="Go to the next plot", id="screen.next"
+    ),
+    Binding(
+        "shift+tab",
+        "next_plot(-1)",
+        "Previous",
+        show=False,
+        tooltip="Go to the plot before",
+        id="screen.previous",
+    ),
+    Binding("escape", "back", "Back", show=False, tooltip="Close what is open", id="screen.back"),
+)
+# First in the footer: what a narrow window cuts off must be found by these.
+FIRST = (
+    Binding("question_mark", "help", "Help", tooltip="Keys, and how to read it", id="run.help"),
+    Binding(
+        "q",
+        "leave",
+        "Quit",
+        tooltip="Stop the script and leave; twice: end it at once",
+        id="run.quit",
+    ),
+)
+RUN = (
+    Binding(
+        "r",
+        "restart",
+        "Restart",
+        show=False,
+        tooltip="Stop the script and start it again",
+        id="run.restart",
+    ),
+    Binding(
+        "x",
+        "picture",
+        "Picture",
+        show=False,
+        tooltip="Save the screen as a picture (SVG) in this folder",
+        id="run.picture",
+    ),
+    Binding(
+        "ctrl+p",
+        "command_palette",
+        "Palette",
+        show=False,
+        tooltip="Search everything that can be done",
+        id="run.palette",
+    ),
+    # Textual would answer ctrl+c with a hint about another key.
+    Binding("ctrl+c,ctrl+q", "leave", "Quit", show=False, priority=True, tooltip="Quit as well"),
+)
+
+
+NOT_IN_PALETTE = ("command_palette", "back", "next_plot(1)", "next_plot(-1)")
+
+
+def all_bindings() -> list[BindingType]:
+    """Every key, in the order of the footer."""
+    return [*FIRST, *knob_bindings(), *SCREEN, *tab_bindings(), *RUN]
+
+
+def commands(app: App[None]) -> list[SystemCommand]:
+    """The palette: every key's action by its words, and the choice of a theme."""
+    found = []
+    for binding in all_bindings():
+        if isinstance(binding, Binding) and binding.action not in NOT_IN_PALETTE:
+            words = binding.tooltip or binding.description
+            keys = ", ".join(
+                app.get_key_display(binding.with_key(key)) for key in binding.key.split(",")
+            )
+            run = partial(app.run_action, binding.action)
+            found.append(SystemCommand(words, f"key: {keys}", run))
+    found.append(SystemCommand("Theme", "Choose other colours", app.action_change_theme))
+    unique = {command.title: command for command in reversed(found)}
+    return [command for command in found if unique.get(command.title) is command]

@@ -1,0 +1,123 @@
+"""The one main screen: tabs, status, the open panel, the event line; kept in step with the run."""
+
+from __future__ import annotations
+
+import time
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, Footer, Static
+
+from ampwatch.controls import Controls
+from ampwatch.job import ENDED, FAILED, Job
+from ampwatch.session import Session
+from ampwatch.tui.event_line import EventLine
+from ampwatch.tui.look import Look
+from ampwatch.tui.overview import Overview
+from ampwatch.tui.panels.events import Events
+from ampwatch.tui.panels.output import Output
+from ampwatch.tui.panels.tensors import Table, Tensors
+from ampwatch.tui.status import StatusLines, lower_line, state_of, upper_line
+from ampwatch.tui.tab_strip import TABS, TabStrip
+from ampwatch.tui.waiting import waiting_for
+
+TOO_SMALL = "This window is too small for the plots: 36x11 is enough, 80x24 is comfortable."
+HINT = "Press ? for the keys and how to read the plots."
+CALM = "Nothing has happened yet: no step was skipped."
+
+
+class MainScreen(Screen[None]):
+    """Widgets are made once and told what to show; each knows whether that is news."""
+
+    def __init__(
+        self, session: Session, controls: Controls, job: Job | None, look: Look, name: str
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._controls = controls
+        self._job = job
+        self._look = look
+        self._run_name = name
+        self._begun = time.monotonic()
+        self.tab = TABS[0].name
+
+    def compose(self) -> ComposeResult:
+        yield TabStrip()
+        yield StatusLines()
+        with ContentSwitcher(initial=self.tab, id="panels"):
+            yield Overview()
+            yield Tensors()
+            yield Events()
+            yield Output(self._job.output if self._job is not None else None)
+        yield Static(TOO_SMALL, id="too-small", markup=False)
+        yield EventLine()
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.sync(panels=True)  # something to read in the very first frame
+
+    @property
+    def run_name(self) -> str:
+        info = self._session.run.info
+        return info.name if info is not None and info.name else self._run_name
+
+    def began(self) -> None:
+        """The script was started anew."""
+        self._begun = time.monotonic()
+
+    def open_tab(self, name: str) -> None:
+        self.tab = name
+        self.query_one(ContentSwitcher).current = name
+        panel: Widget = self.query_one(Table) if name == "tensors" else self.query_one(f"#{name}")
+        if panel.can_focus:
+            panel.focus()
+        else:
+            self.set_focus(None)
+        self.sync(panels=True)
+
+    def sync(self, *, panels: bool, note: str = "") -> None:
+        """Show the run as it is now; ``panels``: records came, so the open panel changed too."""
+        run, job = self._session.run, self._job
+        job_state = job.state if job is not None else None
+        state = state_of(run, self._controls, job_state)
+        self.query_one(StatusLines).show(
+            upper_line(run, self._controls, state, self.run_name),
+            lower_line(run, self._controls),
+            note,
+        )
+        self._sync_event(state)
+        flagged = frozenset({"output"} if state == FAILED and job is not None else ())
+        self.query_one(TabStrip).show(self.tab, flagged)
+        if self.tab == "overview":
+            self._sync_overview(job_state, panels)
+        elif self.tab == "output":
+            self.query_one(Output).sync()
+        elif self.tab == "events":
+            self.query_one(Events).sync(run)
+        elif self.tab == "tensors":
+            self.query_one(Tensors).sync(run.tensors)
+
+    def _sync_overview(self, job_state: str | None, panels: bool) -> None:
+        overview, run = self.query_one(Overview), self._session.run
+        if not run.steps:
+            seconds = time.monotonic() - self._begun
+            overview.wait(*waiting_for(run, job_state, seconds))
+        elif panels:
+            overview.wait("", "")
+            overview.sync(run, self._look)
+
+    def _sync_event(self, state: str) -> None:
+        run, line = self._session.run, self.query_one(EventLine)
+        error = self._job.error if self._job is not None else None
+        error = error or (run.end.error if run.end is not None else None)
+        latest = run.events.latest
+        if state == FAILED:
+            line.show(f"The training failed: {error or 'no reason was given'}", "error")
+        elif latest is not None:
+            line.show(latest.text, latest.severity)
+        elif not run.steps and state not in ENDED and self._job is not None:
+            printed = " ".join(self._job.output.tail(1)).strip()
+            line.show(f"The script says: {printed}" if printed else HINT)
+        else:
+            line.show(CALM if run.steps else "")
