@@ -52,3 +52,16 @@ def seconds_words(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def power_words(scale: float) -> str:
+    """A loss scale always as a power of two: 2^16, 2^-3, 2^15.58."""
+    if not (math.isfinite(scale) and scale > 0):
+        return number_words(scale)
+    power = math.log2(scale)
+    return f"2^{round(power)}" if power == round(power) else f"2^{power:.2f}"
+
+
+def rate_words(rate: float) -> str:
+    """Steps a second: 380/s, 12.5/s, 0.25/s."""
+    return f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"

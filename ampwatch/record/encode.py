@@ -1,0 +1,140 @@
+"""Records to JSON, in the training loop: quick, and without ever raising."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+from ampwatch.record.shapes import (
+    KIND_OF,
+    LARGEST,
+    SCHEMA,
+    SPECIAL,
+    Notice,
+    Record,
+    RunEnd,
+    RunInfo,
+    ScalerInfo,
+    StepRecord,
+    TensorStats,
+)
+
+_STEP_FIELDS = StepRecord._fields
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode
+
+
+def strict(value: Any) -> Any:
+    """The value as strict JSON can carry it: non-finite numbers become strings.
+
+    Numbers that are not Python's own (numpy's, a tensor of one element) become so; anything else
+    that JSON does not know becomes its text.
+    """
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) <= LARGEST else strict(_as_float(value))
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return float(value)
+        return "nan" if value != value else ("inf" if value > 0 else "-inf")
+    if isinstance(value, Mapping):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [strict(item) for item in value]
+    try:
+        return strict(operator.index(value))
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    try:
+        return strict(_as_float(value))
+    except (TypeError, ValueError, RuntimeError):
+        return str(value)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def to_json(record: Record) -> str:
+    """The record as one line of strict JSON, without the line feed.
+
+    Never raises: this runs in somebody's training loop. What JSON cannot carry is left out.
+    """
+    try:
+        line = _step_line(record) if isinstance(record, StepRecord) else _line(record)
+    except Exception:  # whatever a strange value does when it is looked at
+        line = _bare_line(record)
+    if not line.isascii():
+        # A name may hold half a surrogate pair, which UTF-8 has no place for; JSON's escape has.
+        line = line.encode("utf-8", "backslashreplace").decode()
+    return line
+
+
+def _step_line(record: StepRecord) -> str:
+    pairs = zip(_STEP_FIELDS, record, strict=True)
+    line: dict[str, Any] = {"type": "step", **{n: value for n, value in pairs if value is not None}}
+    if not record.facts:
+        del line["facts"]
+    if record.metrics:
+        line["metrics"] = _measured(record.metrics)
+    else:
+        del line["metrics"]
+    try:
+        return _encode(line)
+    except (ValueError, TypeError):  # a NaN, an infinity, a numpy number: rare
+        return _encode(strict(line))
+
+
+def _measured(metrics: Mapping[str, float]) -> dict[str, Any]:
+    """What of the metrics is a number: the reader takes nothing else."""
+    numbers: dict[str, Any] = {}
+    for name, value in metrics.items():
+        number = value if type(value) is float else strict(value)
+        if isinstance(number, float) and number - number != 0:
+            number = strict(number)
+        if isinstance(number, (int, float)) or number in SPECIAL:
+            numbers[str(name)] = number
+    return numbers
+
+
+def _line(record: RunInfo | TensorStats | RunEnd | Notice) -> str:
+    body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
+    scaler = body.get("scaler")
+    if isinstance(scaler, ScalerInfo):
+        body["scaler"] = _present({n: getattr(scaler, n) for n in ScalerInfo.__dataclass_fields__})
+    kind = KIND_OF[type(record)]
+    head: dict[str, Any] = {"type": kind}
+    if kind == "run":
+        head["schema"] = SCHEMA
+    if kind == "tensors":
+        return _encode(strict({**head, **body}))
+    return _encode(strict({**head, **_present(body)}))
+
+
+def _bare_line(record: Record) -> str:
+    """The record without what cannot be written."""
+    if isinstance(record, StepRecord):
+        body: dict[str, Any] = {"type": "step"}
+        pairs = zip(_STEP_FIELDS[:-1], record, strict=False)
+    else:
+        body = {"type": KIND_OF[type(record)]}
+        pairs = ((name, getattr(record, name)) for name in record.__dataclass_fields__)
+    for name, value in pairs:
+        try:
+            plain = strict(value)
+            _encode(plain)
+        except Exception:
+            continue
+        if plain is not None and plain != []:
+            body[name] = plain
+    return _encode(body)
+
+
+def _present(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if value is not None and value != ()}
