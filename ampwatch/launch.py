@@ -9,8 +9,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from ampwatch import controls, job
 from ampwatch.child import ChildProcess
@@ -33,26 +31,15 @@ class ScriptJob:
     Args:
         target: path of a script, or ``MODULE:FUNCTION``.
         args: what the script finds in ``sys.argv`` after its name.
-        settings: what ampwatch does to it.
-        requests: sent first, at every start.
+        settings: what ampwatch does to it. A log is continued when the job starts again.
     """
 
-    def __init__(
-        self,
-        target: str,
-        args: Sequence[str],
-        settings: Settings,
-        requests: Sequence[Request] = (),
-    ) -> None:
+    def __init__(self, target: str, args: Sequence[str], settings: Settings) -> None:
         self.settings = settings
         self.output = OutputBuffer()
-        self.log = settings.log
-        """Where this run's log is; a run started again has one of its own."""
         self.exit_code: int | None = None
         self.error: str | None = None
         self._command = (target, *args)
-        self._requests = tuple(requests)
-        self._runs = 0
         self._state = job.STARTING
         self._child: ChildProcess | None = None
         self._again = False
@@ -83,8 +70,6 @@ class ScriptJob:
 
     def start(self) -> None:
         """Raises UsageError when the system will not start another process."""
-        self._runs += 1
-        self.log = self._log_path()
         self.output.clear()
         self.exit_code = self.error = None
         self._state = job.STARTING
@@ -92,9 +77,7 @@ class ScriptJob:
         self._damaged = self._steps = 0
         self._end = self._stop_asked = None
         self._stop_sent = self._acknowledged = self._interrupted = self._killed = False
-        self._child = ChildProcess(self._command, replace(self.settings, log=self.log))
-        for request in self._requests:
-            self.send(request)
+        self._child = ChildProcess(self._command, self.settings)
 
     def poll(self) -> list[Record]:
         child = self._child
@@ -152,13 +135,6 @@ class ScriptJob:
             records += self.poll()
             time.sleep(0.01)
         return records
-
-    def _log_path(self) -> str | None:
-        """The path asked for; from the second start on with its number, so that none is lost."""
-        if self.settings.log is None or self._runs == 1:
-            return self.settings.log
-        path = Path(self.settings.log)
-        return str(path.with_name(f"{path.stem}-{self._runs}{path.suffix}"))
 
     def _begin_again(self) -> list[Record]:
         self._again = False
@@ -219,9 +195,9 @@ class ScriptJob:
         if said is not None:
             return []
         end = RunEnd(self._state, self._steps, self.error)
-        if self.log is not None:
+        if self.settings.log is not None:
             try:
-                finish_log(self.log, end)
+                finish_log(self.settings.log, end)
             except OSError as error:
                 return [Notice(f"The log could not be finished: {error}"), end]
         return [end]

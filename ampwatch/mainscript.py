@@ -38,7 +38,7 @@ def run(target: str, args: list[str]) -> None:
         _new_main()
         _function(target)()
     else:
-        path = os.path.abspath(target)
+        path = os.path.join(os.getcwd(), target)  # not normalised, as python makes __file__
         sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
         main = _new_main(path)
         with open(path, "rb") as script:

@@ -11,19 +11,18 @@ import builtins
 import contextlib
 import ctypes
 import os
-import platform
 import sys
-import time
 import traceback
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ampwatch import __version__, host, mainscript
+from ampwatch import controls, host, mainscript
+from ampwatch.controls import Request
 from ampwatch.errors import AmpwatchError
 from ampwatch.feed import Feed
 from ampwatch.host import Host
 from ampwatch.imports import after_import
-from ampwatch.record import RunInfo
+from ampwatch.record import Notice
 from ampwatch.settings import Child, Settings
 
 NO_KEYBOARD = (
@@ -43,23 +42,20 @@ def main() -> NoReturn:
     _live_output()
     _no_keyboard()
     settings = child.settings
+    sys.argv = [target, *args]
     here = Host(
         Feed(child.records),
         child.requests,
         _log(settings.log),
         steps=settings.steps,
         rate=settings.rate,
+        name=settings.name,
+        initial=[Request(knob, value) for knob, value in _initial(settings) if value is not None],
     )
     host.install(here)
-    here.put(
-        RunInfo(
-            name=settings.name,
-            started=time.time(),
-            argv=(target, *args),
-            ampwatch=__version__,
-            python=platform.python_version(),
-        )
-    )
+    here.put(here.info)
+    if settings.rate is not None:
+        here.put(Notice("", controls.SPEED.name, settings.rate))
     ending = _Ending(here)
     # Registered first, so called last: after the script's threads and its own exit functions.
     atexit.register(ending.report)
@@ -117,15 +113,19 @@ class _Ending:
 
     def _left(self, code: Any) -> int:
         """What ``sys.exit(code)`` means."""
-        if code is None or code == 0:
+        if code is None or (isinstance(code, int) and code & 0xFF == 0):
             self._status = "finished"
             return 0
         if isinstance(code, int):
-            self._error = f"exit code {code}"
-            return code
+            self._error = f"exit code {code & 0xFF}"
+            return int(code)
         _print(str(code))
         self._error = _one_line(str(code))
         return 1
+
+
+def _initial(settings: Settings) -> list[tuple[str, str | None]]:
+    return [(controls.DTYPE.name, settings.dtype), (controls.SCALER.name, settings.scaler)]
 
 
 def _prepare(here: Host, settings: Settings, ending: _Ending) -> None:
