@@ -1,0 +1,171 @@
+"""What turning a knob does to a loop, and the sentence why not where it can do nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ampwatch import controls
+from ampwatch.controls import Request, Value
+from ampwatch.probe import private
+from ampwatch.probe.autocast import DTYPES
+from ampwatch.probe.scaler import scale_in_force, switch
+from ampwatch.record import Notice
+
+if TYPE_CHECKING:
+    from ampwatch.hook import Watch
+
+LARGEST_SCALE = 2.0**127
+"""The scale is a float32; the next power of two is infinite."""
+SMALLEST_SCALE = 2.0**-126
+
+
+class Knobs:
+    """The values in force on the training side.
+
+    All of them take effect between two steps, where :meth:`turn` is called.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.target_gain = 1.0
+        self.target_gain_read = False
+        """Whether the loop multiplies its targets by ``watch.target_gain``."""
+        self.loss_gain = 1.0
+        self.static_scale: float | None = None
+        """The scale to keep while the scaler is made static."""
+
+    def turn(self, request: Request) -> Notice | None:
+        """Do what is asked, and say what was done or why not."""
+        if request.knob == controls.DTYPE.name:
+            return self._dtype(request.value)
+        if request.knob == controls.SCALER.name:
+            return self._scaler(request.value)
+        if request.knob == controls.SCALE.name:
+            return self._scale(request.value)
+        if request.knob == controls.TARGET_GAIN.name:
+            return self._target_gain(request.value)
+        if request.knob == controls.LOSS_GAIN.name:
+            return self._loss_gain(request.value)
+        if request.knob == controls.INJECT.name:
+            return self._inject()
+        return None
+
+    def start(self, request: Request) -> None:
+        """Turn a knob before the first step, when nothing is known of the loop yet."""
+        if request.knob == controls.DTYPE.name and request.value in DTYPES:
+            self._watch.autocast.override = str(request.value)
+        elif request.knob == controls.TARGET_GAIN.name and _gain(request.value):
+            self.target_gain = _gain(request.value) or 1.0
+        elif request.knob == controls.LOSS_GAIN.name and _gain(request.value):
+            self.loss_gain = _gain(request.value) or 1.0
+        elif request.knob == controls.SCALER.name and self._watch.scaler is not None:
+            self._scaler(request.value)
+
+    def scaler_mode(self) -> str | None:
+        """ "dynamic", "static", "off", or None when the loop has no scaler."""
+        scaler = self._watch.scaler
+        if scaler is None:
+            return None
+        if not scaler.is_enabled():
+            return "off"
+        return "dynamic" if self.static_scale is None else "static"
+
+    def _dtype(self, value: Value) -> Notice:
+        autocast = self._watch.autocast
+        if not autocast.seen:
+            return _no(
+                controls.DTYPE,
+                None,
+                "this loop does not use torch.autocast, so there is no dtype to switch",
+            )
+        if value is None:
+            autocast.override = None
+            return Notice("autocast lowers to what the script says again", "dtype", None)
+        if value not in DTYPES:
+            return _no(controls.DTYPE, autocast.override, f"there is no dtype {value!r}")
+        autocast.override = str(value)
+        return Notice(f"autocast lowers to {value} from now on", "dtype", value)
+
+    def _scaler(self, value: Value) -> Notice:
+        scaler = self._watch.scaler
+        if scaler is None:
+            return _no(
+                controls.SCALER,
+                None,
+                "this loop has no GradScaler, so there is no scaler to switch",
+            )
+        if value == "off":
+            switch(scaler, on=False)
+            self.static_scale = None
+            return Notice("the scaler is off: gradients come as they are", "scaler", "off")
+        if value not in ("dynamic", "static"):
+            return _no(controls.SCALER, self.scaler_mode(), f"there is no scaler {value!r}")
+        if not switch(scaler, on=True):
+            return _no(controls.SCALER, "off", "this scaler cannot be switched on on this device")
+        if value == "dynamic":
+            self.static_scale = None
+            return Notice("the scaler adapts its scale again", "scaler", "dynamic")
+        scale = scale_in_force(scaler)[0]
+        self.static_scale = float(scale) if scale is not None else private.initial_scale(scaler)
+        return Notice(f"the scale stays at {self.static_scale:g}", "scaler", "static")
+
+    def _scale(self, factor: Value) -> Notice:
+        scaler = self._watch.scaler
+        if scaler is None or not scaler.is_enabled():
+            return _no(controls.SCALE, None, "no scaler is on, so there is no scale to move")
+        if not isinstance(factor, (int, float)) or not factor > 0:
+            return _no(controls.SCALE, None, f"a scale cannot be multiplied by {factor!r}")
+        scale = scale_in_force(scaler)[0]
+        now = float(scale) if scale is not None else (private.initial_scale(scaler) or 1.0)
+        moved = now * factor
+        if not SMALLEST_SCALE <= moved <= LARGEST_SCALE:
+            return _no(
+                controls.SCALE, None, f"a scale of {moved:g} is beyond what float32 can hold"
+            )
+        private.multiply_scale(scaler, factor)
+        if self.static_scale is not None:
+            self.static_scale = moved
+        return Notice(f"the scale is moved to {moved:g}", "scale", None)
+
+    def _target_gain(self, value: Value) -> Notice:
+        gain = _gain(value)
+        if gain is None:
+            return _no(controls.TARGET_GAIN, self.target_gain, f"{value!r} is no gain")
+        if not self.target_gain_read:
+            return _no(
+                controls.TARGET_GAIN,
+                1.0,
+                "this loop does not multiply its targets by watch.target_gain; "
+                "the loss gain works on any loop",
+            )
+        self.target_gain = gain
+        return Notice(f"targets are multiplied by {gain:g}", "target_gain", gain)
+
+    def _loss_gain(self, value: Value) -> Notice:
+        gain = _gain(value)
+        if gain is None:
+            return _no(controls.LOSS_GAIN, self.loss_gain, f"{value!r} is no gain")
+        self.loss_gain = gain
+        return Notice(f"the loss is multiplied by {gain:g} before backward", "loss_gain", gain)
+
+    def _inject(self) -> Notice:
+        scaler = self._watch.scaler
+        if scaler is None or not scaler.is_enabled():
+            return _no(
+                controls.INJECT,
+                None,
+                "no scaler is on to catch it: one inf would ruin the weights for good",
+            )
+        self._watch.reader.inject = True
+        return Notice("one inf goes into the gradients of the next step")
+
+
+def _gain(value: Value) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if value > 0 and math.isfinite(value) else None
+
+
+def _no(knob: controls.Knob, value: Value, why: str) -> Notice:
+    return Notice(why, knob.name, value, refused=True)

@@ -1,0 +1,70 @@
+"""Per-parameter figures, as often as the budget allows."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from torch import Tensor
+
+from ampwatch.probe.gradients import count_nonfinite
+
+FIRST_GAP_STEPS = 20
+LONGEST_GAP_STEPS = 2000
+SEED = 20_260_101
+
+
+class Figures:
+    """Largest magnitude, zeros and non-finite values of some gradients, on their device.
+
+    Laid out as three scalars a gradient, so that one transfer brings them all.
+    """
+
+    __slots__ = ("scalars", "sizes")
+
+    def __init__(self, gradients: list[Tensor]) -> None:
+        self.sizes = [gradient.numel() for gradient in gradients]
+        self.scalars: list[Tensor] = []
+        for gradient in gradients:
+            if gradient.numel() == 0:
+                nothing = torch.zeros((), device=gradient.device)
+                self.scalars += [nothing, nothing, nothing]
+                continue
+            low, high = torch.aminmax(gradient)  # NaN comes through, as it should
+            self.scalars += [
+                torch.maximum(low.abs(), high.abs()),
+                gradient.numel() - torch.count_nonzero(gradient),
+                count_nonfinite(gradient),
+            ]
+
+
+class Spacing:
+    """When the next detail step is due.
+
+    The distance is such that detail steps cost no more than their share of the training time, and
+    irregular, from a generator of its own: a fixed distance would beat against accumulation,
+    evaluation and growth intervals, and torch's generators belong to the training.
+
+    Args:
+        share: of the training time that detail steps may take.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._random = random.Random(SEED)
+        self._next = 1  # step 0 has torch's own warm-up in it
+        self._cost = 0.0
+
+    def due(self, step: int) -> bool:
+        return step >= self._next
+
+    def affordable(self, spent: float, elapsed: float) -> bool:
+        """Whether one more set of figures would keep ``spent`` inside the share of ``elapsed``."""
+        return spent + self._cost <= self._share * elapsed
+
+    def took(self, step: int, seconds: float, step_seconds: float) -> None:
+        """A detail step cost ``seconds``, where a step of the loop takes ``step_seconds``."""
+        self._cost = seconds
+        allowed = max(self._share * step_seconds, 1e-9)
+        gap = min(max(seconds / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
+        self._next = step + max(1, round(gap * self._random.uniform(0.7, 1.3)))

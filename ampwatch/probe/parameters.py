@@ -1,0 +1,107 @@
+"""The names of parameters, as the user's code has them, in backward order."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ampwatch.probe.private import sequence_number
+
+GRAPH_NODES = 200_000
+"""A walk over the graph of a very large model stops here; what is left keeps its module order."""
+
+
+class Parameters:
+    """Names and backward ranks of the parameters of some models.
+
+    The models are only referred to weakly: watching must not keep them alive.
+    """
+
+    def __init__(self) -> None:
+        self._models: list[weakref.ref[nn.Module]] = []
+        self._names: dict[int, str] = {}
+        self._place: dict[int, int] = {}
+        self._made: dict[int, int] = {}
+
+    def add_model(self, model: nn.Module) -> bool:
+        """Take the names of a model's parameters; whether it was new."""
+        if self.holds(model):
+            return False
+        self._models.append(weakref.ref(model))
+        self._learn()
+        return True
+
+    def holds(self, model: nn.Module) -> bool:
+        return any(ref() is model for ref in self._models)
+
+    def _learn(self) -> None:
+        alive = [model for ref in self._models if (model := ref()) is not None]
+        for model in alive:
+            prefix = f"{_model_name(model, alive)}." if len(alive) > 1 else ""
+            for name, parameter in model.named_parameters():
+                known = id(parameter)
+                self._names.setdefault(known, prefix + name.replace("_orig_mod.", ""))
+                self._place.setdefault(known, len(self._place))
+
+    def name(self, parameter: Tensor, group: int, position: int) -> str:
+        """Its name in a watched model, or its place in the optimizer."""
+        name = self._names.get(id(parameter))
+        if name is None:
+            self._learn()  # a layer may have been added since
+            fallback = f"group{group}.param{position}"
+            name = self._names.setdefault(id(parameter), fallback)
+        return name
+
+    def backward_order(self, parameters: Sequence[Tensor]) -> list[int]:
+        """Indices into ``parameters``, the one whose gradient is computed first in front.
+
+        Parameters that were in a graph come in its order; before one has been seen, the last
+        defined is taken to be nearest the loss.
+        """
+
+        def rank(index: int) -> tuple[int, int]:
+            known = id(parameters[index])
+            if known in self._made:
+                return (0, -self._made[known])
+            return (1, -self._place[known]) if known in self._place else (2, -index)
+
+        return sorted(range(len(parameters)), key=rank)
+
+    def learn_order(self, losses: Iterable[Tensor]) -> None:
+        """Read the order of gradients off the graph of the losses.
+
+        Autograd runs the nodes that were made last first, so the parameters used by the latest
+        operation get their gradients first (torch's notes on autograd mechanics).
+        """
+        stack = [loss.grad_fn for loss in losses if loss.grad_fn is not None]
+        seen = set(stack)
+        made: dict[int, int] = {}
+        while stack and len(seen) < GRAPH_NODES:
+            node = stack.pop()
+            number = sequence_number(node)
+            for child, _ in node.next_functions:
+                if child is None:
+                    continue
+                variable = getattr(child, "variable", None)
+                if variable is not None:
+                    # A shared parameter has its gradient from its latest use first.
+                    made[id(variable)] = max(made.get(id(variable), -1), number)
+                elif child not in seen:
+                    seen.add(child)
+                    stack.append(child)
+        self._made.update(made)
+
+
+def _model_name(model: nn.Module, models: list[nn.Module]) -> str:
+    """A name that tells several models apart: the class, with a number where it repeats."""
+    kind = type(model).__name__
+    same = [other for other in models if type(other).__name__ == kind]
+    return kind if len(same) == 1 else f"{kind}{same.index(model)}"
+
+
+def trained(optimizer: Optimizer) -> list[Tensor]:
+    """All parameters an optimizer holds, in its own order."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,0 +1,158 @@
+"""Everything ampwatch needs of torch that torch does not promise to keep.
+
+Each function says what it reads. Where a torch version has moved it, the function raises
+:class:`Unsupported` with a clear sentence; the hook then reports once and detaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp import grad_scaler as _grad_scaler
+from torch.amp.autocast_mode import autocast
+from torch.nn.utils import clip_grad as _clip_grad
+
+
+class Unsupported(RuntimeError):
+    """This version of torch keeps something elsewhere."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"torch {torch.__version__} does not have {what} where ampwatch looks")
+
+
+# GradScaler: its state has no public reading that does not wait for the device.
+
+
+def scale_tensor(scaler: torch.amp.GradScaler) -> Tensor | None:
+    """The scale as a tensor of no dimension on the device; None before the first ``scale()``."""
+    return getattr(scaler, "_scale", None)
+
+
+def growth_tracker_tensor(scaler: torch.amp.GradScaler) -> Tensor | None:
+    """Steps without an overflow since the scale changed, int32 of no dimension, on the device."""
+    return getattr(scaler, "_growth_tracker", None)
+
+
+def initial_scale(scaler: torch.amp.GradScaler) -> float | None:
+    """The scale it starts with; None when it was made disabled."""
+    value = getattr(scaler, "_init_scale", None)
+    return None if value is None else float(value)
+
+
+def found_infs(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """found_inf of an optimizer, one float32 a device, 0 or 1; empty before its check.
+
+    To be read before ``update()``, which adds the flags of all optimizers into the first one.
+    """
+    state = _per_optimizer(scaler).get(id(optimizer))
+    return [] if state is None else list(state["found_inf_per_device"].values())
+
+
+def is_unscaled(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> bool:
+    """Whether ``unscale_`` has divided this optimizer's gradients since the last ``update``."""
+    state = _per_optimizer(scaler).get(id(optimizer))
+    return state is not None and state["stage"] is not _grad_scaler.OptState.READY
+
+
+def _per_optimizer(scaler: torch.amp.GradScaler) -> dict[int, dict[str, Any]]:
+    states: dict[int, dict[str, Any]] | None = getattr(scaler, "_per_optimizer_states", None)
+    if states is None:
+        if scaler.is_enabled():
+            raise Unsupported("GradScaler._per_optimizer_states")
+        return {}
+    return states
+
+
+def set_enabled(scaler: torch.amp.GradScaler, enabled: bool) -> bool:
+    """Switch scaling on or off as the constructor's ``enabled`` would; whether it worked.
+
+    A scaler made disabled has no settings: it then gets the constructor's own defaults.
+    """
+    if not hasattr(scaler, "_enabled"):
+        raise Unsupported("GradScaler._enabled")
+    if enabled and not hasattr(scaler, "_init_scale"):
+        torch.amp.GradScaler.__init__(scaler, scaler._device, enabled=True)
+        return bool(scaler._enabled)
+    scaler._enabled = enabled
+    return True
+
+
+def multiply_scale(scaler: torch.amp.GradScaler, factor: float) -> bool:
+    """Multiply the scale where it lies, without a copy to the host; False before its first use."""
+    scale = scale_tensor(scaler)
+    if scale is None:
+        init = initial_scale(scaler)
+        if init is None:
+            return False
+        scaler._init_scale = init * factor
+        return True
+    scale.mul_(factor)
+    return True
+
+
+# Autocast: the context manager's own fields, needed to enter it with another dtype.
+
+
+def autocast_fields(context: autocast) -> tuple[torch.dtype | None, bool, str]:
+    """(dtype it lowers to, whether it is on, device type) of an autocast context."""
+    try:
+        return context.fast_dtype, context._enabled, context.device
+    except AttributeError:
+        raise Unsupported("autocast.fast_dtype, _enabled and device") from None
+
+
+@contextmanager
+def autocast_as(context: autocast, dtype: torch.dtype | None) -> Iterator[None]:
+    """Inside the block the context enters with ``dtype``, or switched off for None."""
+    saved = context.fast_dtype, context._enabled
+    if dtype is None:
+        context._enabled = False
+    else:
+        context.fast_dtype, context._enabled = dtype, True
+    try:
+        yield
+    finally:
+        context.fast_dtype, context._enabled = saved
+
+
+# Gradients.
+
+
+def foreach_norm(tensors: list[Tensor], dtype: torch.dtype | None = None) -> list[Tensor]:
+    """L2 norms of many tensors in one fused pass, each of no dimension on its own device."""
+    return list(torch._foreach_norm(tensors, 2, dtype=dtype))
+
+
+def sparse_values(tensor: Tensor) -> Tensor:
+    """The values of a sparse gradient with its repeated entries added up."""
+    return tensor.coalesce().values()
+
+
+def sequence_number(node: Any) -> int:
+    """When this node of an autograd graph was made; backward runs the latest ones first."""
+    read = getattr(node, "_sequence_nr", None)
+    if read is None:
+        raise Unsupported("Node._sequence_nr")
+    return int(read())
+
+
+# Clipping: callers hold their own reference to clip_grad_norm_, but all of them go through this.
+
+ClipFunction = Callable[..., None]
+_CLIP_NAME = "_clip_grads_with_norm_"
+
+
+def clip_function() -> ClipFunction:
+    """What ``clip_grad_norm_`` and ``clip_grads_with_norm_`` scale the gradients with."""
+    function: ClipFunction | None = getattr(_clip_grad, _CLIP_NAME, None)
+    if function is None:
+        raise Unsupported(f"torch.nn.utils.clip_grad.{_CLIP_NAME}")
+    return function
+
+
+def set_clip_function(function: ClipFunction) -> None:
+    setattr(_clip_grad, _CLIP_NAME, function)
