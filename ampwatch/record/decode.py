@@ -33,7 +33,10 @@ def from_json(line: str) -> Record:
         RecordError: the line is not JSON, not a record, or a field has the wrong kind of value.
     """
     try:
-        body = json.loads(line, parse_constant=_refuse_constant)
+        line = line.strip()
+        body, end = _parse(line)
+        if end != len(line):
+            raise ValueError(f"something follows the object at character {end}")
     except (ValueError, RecursionError) as error:
         raise RecordError(f"not a line of JSON: {str(error)[:200]}") from None
     if not isinstance(body, dict):
@@ -41,7 +44,7 @@ def from_json(line: str) -> Record:
     kind = body.get("type")
     maker = _MAKERS.get(kind) if isinstance(kind, str) else None
     if maker is None:
-        raise RecordError(f"unknown type of record: {str(kind)[:40]!r}")
+        raise RecordError(f"unknown type of record: {_short(kind)}")
     try:
         return maker(body)
     except KeyError as error:
@@ -52,6 +55,10 @@ def from_json(line: str) -> Record:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+# Made once: json.loads with an argument of ours would make a decoder for each line.
+_parse = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
 
 
 def _number(value: Any) -> float:
@@ -158,9 +165,9 @@ _STEP_READERS = {
 
 
 # One is read every step: where a field goes, the type that needs no further look, and the reader.
+_PLAIN: dict[Callable[[Any], Any], type] = {_number: float, _truth: bool}
 _STEP_FIELDS: dict[str, tuple[int, type | None, Callable[[Any], Any]]] = {
-    name: (slot, float if _STEP_READERS[name] is _number else None, _STEP_READERS[name])
-    for slot, name in enumerate(StepRecord._fields)
+    name: (slot, _PLAIN.get(read), read) for slot, (name, read) in enumerate(_STEP_READERS.items())
 }
 _NOTHING = [StepRecord._field_defaults.get(name) for name in StepRecord._fields]
 
