@@ -1,0 +1,150 @@
+"""Joins the wings: a script in its process, and a screen or none in front of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from ampwatch import job as states
+from ampwatch.cli.options import Options
+from ampwatch.controls import Controls
+from ampwatch.errors import UsageError
+from ampwatch.launch import ScriptJob
+from ampwatch.session import Session
+from ampwatch.settings import Settings
+
+TRACEBACK_LINES = 30
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def train(target: str, args: list[str], settings: Settings, options: Options) -> int:
+    """Run a script under the dashboard, or without a screen; the exit code."""
+    if not options.headless:
+        require_terminal()
+    job = ScriptJob(target, args, settings)
+    controls = Controls(job.send)
+    session = Session(job, controls)
+    try:
+        with _hangups_end_us():
+            if options.headless:
+                from ampwatch.headless import run_headless
+
+                return run_headless(
+                    job, session, json_output=options.json_output, total=options.steps
+                )
+            return _dashboard(job, session, controls)
+    finally:
+        if job.state not in states.ENDED:
+            job.kill()
+        job.close()
+
+
+def require_terminal() -> None:
+    """Raises UsageError where no dashboard can be drawn."""
+    names = ("stdin", "stdout", "stderr")
+    missing = [name for name in names if not _is_terminal(getattr(sys, name))]
+    if missing:
+        why = f"{missing[0]} is not one"
+    elif os.environ.get("TERM") == "dumb":
+        why = "this one cannot move its cursor (TERM=dumb)"
+    else:
+        return
+    raise UsageError(f"the dashboard needs a terminal and {why}; add --headless to do without it")
+
+
+def _is_terminal(stream: object) -> bool:
+    try:
+        return os.isatty(stream.fileno())  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _dashboard(job: ScriptJob, session: Session, controls: Controls) -> int:
+    # The script's process starts up, on another core, while Textual is imported.
+    job.start()
+    from ampwatch.tui.app import DashboardApp
+
+    app = DashboardApp(session, controls, job, name=job.settings.name)
+    app.run()
+    code = app.return_code or 0
+    with _hangups_end_us():  # the application had handlers of its own
+        if not _wait_for_end(job, session):
+            code = code or 130
+    with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
+        _farewell(job, session)
+    return code or job.exit_code or 0
+
+
+def _wait_for_end(job: ScriptJob, session: Session) -> bool:
+    """Let a script that was told to stop finish what it does; False when it was cut short."""
+    job.stop()
+    told = time.monotonic() + 0.5
+    try:
+        while job.state not in states.ENDED:
+            session.pump()
+            if told and time.monotonic() > told and job.waiting_for:
+                told = 0.0
+                _say(f"{job.waiting_for} Ctrl+C ends it at once.")
+            time.sleep(0.01)
+    except KeyboardInterrupt:
+        job.kill()
+        job.close()
+        return False
+    session.pump()
+    return True
+
+
+def _farewell(job: ScriptJob, session: Session) -> None:
+    """What stays on the terminal when the screen has gone."""
+    run = session.run
+    if job.state == states.FAILED:
+        for line in _traceback(job.output.tail(TRACEBACK_LINES * 3)):
+            click.echo(line, err=True)
+    words = {states.FAILED: "failed", states.STOPPED: "stopped"}.get(job.state, "finished")
+    steps = f"{run.steps:,} step" + "s" * (run.steps != 1)
+    skipped = f", {run.skipped:,} skipped" if run.skipped else ""
+    why = f": {job.error}" if job.error else ""
+    _say(f"{job.settings.name} {words} after {steps}{skipped}{why}")
+    if job.settings.log is not None:
+        _say(f"the log is {job.settings.log}")
+
+
+def _traceback(lines: list[str]) -> list[str]:
+    """The last traceback among the lines, or their end."""
+    starts = [index for index, line in enumerate(lines) if line.endswith(_TRACEBACK)]
+    lines = lines[starts[-1] :] if starts else lines
+    return lines[-TRACEBACK_LINES:]
+
+
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(f"ampwatch: {sentence}", err=True)
+
+
+@contextlib.contextmanager
+def _hangups_end_us() -> Iterator[None]:
+    """While inside, a hang-up or SIGTERM unwinds the stack, so that the script is stopped too.
+
+    Whoever ignores them (nohup) goes on ignoring them.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+    ours = [number for number, handler in before.items() if handler == signal.SIG_DFL]
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
