@@ -1,8 +1,8 @@
-"""A small character transformer on Shakespeare: clipping, accumulation and warm-up done right.
+"""A transformer on Shakespeare: clipping, accumulation and warm-up.
 
-Two layers learn to continue Richard III, character by character. This is the loop that goes wrong
-most often in mixed precision, so read the four comments marked (1) to (4): each is a mistake that
-costs nothing to avoid and is hard to see afterwards.
+Two layers learn to continue Richard III, character by character. Clipping, accumulation and a
+schedule are where mixed-precision loops most often go wrong: the four comments marked (1) to (4)
+each name a mistake that costs nothing to avoid and is hard to see afterwards.
 
 Look at the gradient norm: it is drawn in its true size, before clipping at 1.0, however large the
 scale has become. The loss on the screen is that of a micro-batch, divided by two: see (1).

@@ -1,4 +1,4 @@
-"""A convolutional net on handwritten digits: real accuracy climbing, in fp16.
+"""A convolutional net on handwritten digits: real accuracy in fp16.
 
 Two convolutions, each with batch norm and max pooling, and one linear layer learn to read the
 1,797 digits that come with this demo: 8x8 pixels each, enlarged to 3x32x32. The held-out accuracy,

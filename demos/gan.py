@@ -1,4 +1,4 @@
-"""A generator against a discriminator: two optimizers and two losses under one scaler.
+"""A GAN: two optimizers and two losses under one scaler.
 
 The generator turns noise into points in the plane, the discriminator tells them from real ones,
 which lie in eight heaps on a circle. Both train in fp16 and share one GradScaler: two backward
@@ -13,8 +13,8 @@ What to try
     i               One inf: whose gradients is it in, and which optimizer still steps?
     ] and [         Double or halve the scale: which of the two overflows first?
     g and G         Both losses ten times larger or smaller.
-    t and T         Real points ten times further out, and back (0: where they were). The
-                    generator has to follow: the game is lost for a while, the scale is not.
+    t, T and 0      Real points ten times further out, nearer, and where they were. The generator
+                    has to follow: it loses the game for a while, the scale recovers at once.
     d               fp16, bf16, fp32.      s   The scaler: dynamic, static or off.
     < and >         Slower, faster.        r   Start again from the same seed.
 """

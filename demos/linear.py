@@ -1,4 +1,4 @@
-"""A small regression in fp16: watch the loss scale grow, overflow and recover.
+"""A small regression: see the loss scale grow, overflow and recover.
 
 The network learns the mean of its 32 inputs. It trains in fp16 with a real GradScaler, whose
 growth interval is short here (40 steps, not 2000), so that its whole life fits on one screen:

@@ -1,4 +1,4 @@
-"""Gradients too small for fp16: with the scaler it learns, without it nothing moves.
+"""Gradients too small for fp16: nothing is learned without a scaler.
 
 The same regression as in the linear demo, but the loss is multiplied by 1e-7, as if it were one
 small term among many. The smallest number fp16 knows is 6e-8, and every gradient of this network
