@@ -78,29 +78,33 @@ class Tally:
 class BurstLedger:
     """The bursts of a run in fixed memory: the present one, and a tally for each kind."""
 
-    __slots__ = ("_settling", "ended", "open")
+    __slots__ = ("_calm_since", "_settling", "ended", "open")
 
     def __init__(self) -> None:
         self.open: Burst | None = None
         """The burst that may still go on."""
         self.ended: dict[str, Tally] = {}
         self._settling = True
+        self._calm_since: int | None = None
+        """The step since which nothing overflowed while the scale looks for its level."""
 
     @property
     def attentive(self) -> bool:
         """Whether a step that was taken tells it anything."""
         return self.open is not None or self._settling
 
-    def expect_settling(self) -> None:
+    def expect_settling(self, step: int) -> None:
         """Gradients were made larger on purpose: the scale has to find a new level."""
         self._settling = True
+        self._calm_since = step
 
-    def scale_changed(self, change: ScaleChange) -> Burst | None:
+    def scale_changed(self, step: int, change: ScaleChange) -> Burst | None:
         """Hear how the scale moved; returns the burst that this tells something new about."""
         if change.kind == "grew":
             self._settling = False
         elif change.kind == "set":
             self._settling = change.after > change.before
+            self._calm_since = step
         burst = self.open
         if burst is None or burst.scale_last != change.before:
             return None
@@ -112,12 +116,14 @@ class BurstLedger:
         burst.scale_after = after
         return burst
 
-    def taken(self, record: StepRecord, clean_steps: int) -> None:
+    def taken(self, record: StepRecord) -> None:
         """A step that was not skipped; one optimizer's step does not end another's burst."""
         burst = self.open
         if burst is not None and record.step > burst.last:
             self._close(burst)
-        if self._settling and clean_steps >= SETTLED_STEPS:
+        if self._calm_since is None:
+            self._calm_since = record.step
+        if self._settling and record.step - self._calm_since >= SETTLED_STEPS:
             self._settling = False
 
     def skipped(self, record: StepRecord, track: ScaleTrack) -> Burst:
@@ -157,6 +163,7 @@ class BurstLedger:
             burst.origin = burst.origin or record.origin
             if burst.kind == "probe" and burst.count > PROBE_SKIPS:
                 burst.kind = "other"
+        self._calm_since = record.step
         if bad_loss:
             burst.nonfinite_losses += 1
             if burst.loss is None:
@@ -195,7 +202,7 @@ class BurstLedger:
                 yield kind, tally
 
     def _kind(self, track: ScaleTrack, clean_before: int) -> str:
-        if self._settling and clean_before < SETTLED_STEPS:
+        if self._settling:
             return "settling"
         if track.origin == "grew":
             near = max(PROBE_STEPS, (track.growth_interval or 0) // PROBE_SHARE)

@@ -252,7 +252,7 @@ class Run:
             self._skipped(known, record)
         else:
             if self.bursts.attentive:
-                self.bursts.taken(record, self.scale.clean_steps)
+                self.bursts.taken(record)
             loss = record.loss
             if record.nonfinite_tensors or (loss is not None and loss - loss != 0):
                 self._nonfinite(record)
@@ -262,8 +262,9 @@ class Run:
         """Add the record's numbers to the series."""
         step = record.step
         series = known.series
+        fields: tuple[Any, ...] = record
         for slot, index in _SLOTS:
-            value = record[index]
+            value = fields[index]
             if value is not None:
                 history = series[slot]
                 if history is None:
@@ -340,10 +341,10 @@ class Run:
             )
             self._marks.knob(record.step, text)
         if _harder(before, record):
-            self.bursts.expect_settling()
+            self.bursts.expect_settling(record.step)
 
     def _scale_changed(self, step: int, change: ScaleChange) -> None:
-        burst = self.bursts.scale_changed(change)
+        burst = self.bursts.scale_changed(step, change)
         if burst is not None:
             self._narrator.skipped(burst)
         initial = None

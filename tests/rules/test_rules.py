@@ -1,0 +1,53 @@
+"""The list of rules: what every rule must have, and the names that are a promise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ampwatch.record import strict
+from ampwatch.rules import RULE_BY_ID, RULES, SEVERITIES, Finding, Rule
+from ampwatch.run import Run
+
+EXPECTED = {
+    "scale-settling": "info",
+    "growth-probe-skip": "info",
+    "lone-overflow": "info",
+    "bf16-with-scaler": "info",
+    "scale-collapse": "error",
+}
+
+
+def test_the_names_and_severities_are_the_published_ones() -> None:
+    assert {rule.id: rule.severity for rule in RULES} == EXPECTED
+    assert len(RULE_BY_ID) == len(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_explains_itself_in_whole_sentences(rule: Rule) -> None:
+    assert rule.severity in SEVERITIES
+    for text in (rule.summary, rule.explanation, rule.remedy):
+        assert text[0].isupper() or text[0].islower()
+        assert text.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_finds_nothing_in_a_run_without_steps(rule: Rule) -> None:
+    assert list(rule.check(Run())) == []
+
+
+def test_a_finding_is_strict_json() -> None:
+    finding = Finding("x", "info", "m", 1, 2, 3, "w", "net.2", {"scale": float("inf")})
+    body = json.loads(json.dumps(strict(finding.as_json()), allow_nan=False))
+    assert body == {
+        "rule": "x",
+        "severity": "info",
+        "first_step": 1,
+        "last_step": 2,
+        "count": 3,
+        "message": "m",
+        "evidence": {"scale": "inf"},
+        "tensor": "w",
+        "module": "net.2",
+    }
