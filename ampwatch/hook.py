@@ -30,7 +30,7 @@ from ampwatch.probe.finders import ModelFinder, OptimizerFinder, ScalerFinder
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.scaler import describe, listen, tensors_in, unlisten
 from ampwatch.probe.steps import OptimizerState, StepReader
-from ampwatch.record import NO_METRICS, Notice, StepRecord, TensorStats
+from ampwatch.record import Notice, StepRecord, TensorStats
 from ampwatch.tally import Tally
 
 T = TypeVar("T")
@@ -107,6 +107,7 @@ class Watch:
         self._graphs = 0
         self._facts: set[str] = set()
         self._metrics: dict[str, float] = {}
+        self._late: dict[str, Tensor] = {}
         self._boundary_due = False
         self._updates = False
         self._told: tuple[Any, ...] | None = None
@@ -148,18 +149,22 @@ class Watch:
             with contextlib.suppress(TypeError):
                 total = len(iterable)  # type: ignore[arg-type]
         first = self.reader.step if self._tally.records else 0
-        rounds = 0
-        for item in iterable:
+        for rounds, item in enumerate(iterable, 1):
             yield item
-            rounds += 1
             if total is not None and rounds & (rounds - 1) == 0:  # 1, 2, 4, 8, …: ever better
                 taken = self.reader.step + 1 - first if self._tally.records else 0
                 if taken > 0:
                     self._total = first + round(total * taken / rounds)
 
     def log(self, **metrics: float | Tensor) -> None:
-        """Add values of your own to the record of the next step, to be plotted with the rest."""
+        """Add values of your own to the record of the next step, to be plotted with the rest.
+
+        A tensor on a device is not waited for.
+        """
         for name, value in metrics.items():
+            if isinstance(value, Tensor) and value.device.type != "cpu" and value.numel() == 1:
+                self._late[name] = value.detach()
+                continue
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
                 self._metrics[name] = float(value)
 
@@ -397,14 +402,16 @@ class Watch:
             "target_gain": self.knobs.target_gain,
             "loss_gain": self.knobs.loss_gain,
             "facts": tuple(sorted(self._facts)),
-            "metrics": self._metrics or NO_METRICS,
+            "metrics": self._metrics,
+            "late": tuple(self._late),
         }
         self._facts.clear()
-        self._metrics = {}
+        late, self._late, self._metrics = list(self._late.values()), {}, {}
         self._losses_told = True
         self._boundary_due = True
         self.host.last_step = max(self.host.last_step, self.reader.step)
-        self.reader.emit(state, optimizer, scaler, list(self._losses), around, self.host.waited)
+        losses = list(self._losses)
+        self.reader.emit(state, optimizer, scaler, losses, late, around, self.host.waited)
         self._scaled.clear()
 
     def _tell(self, state: OptimizerState) -> None:

@@ -34,8 +34,6 @@ class AutocastWatch:
         watch = self
 
         def __enter__(context: autocast) -> Any:
-            if torch.jit.is_scripting():
-                return original(context)
             return watch._enter(context, original)
 
         self._original, self._wrapper = original, __enter__

@@ -78,16 +78,20 @@ def _norm(gradient: Tensor) -> Tensor:
     if gradient.dtype is not torch.float32:
         # float16 squares overflow at 256; bfloat16 sums stall. No float64 off the CPU: some
         # devices have none.
-        wide = torch.float64 if gradient.device.type == "cpu" else torch.float32
-        return torch.linalg.vector_norm(gradient, dtype=wide)
+        return _l2(gradient, torch.float64 if gradient.device.type == "cpu" else torch.float32)
     if not gradient.is_contiguous():
-        return torch.linalg.vector_norm(gradient, dtype=torch.float64)
+        return _l2(gradient, torch.float64)
     flat = gradient.view(-1)
     whole = flat.numel() // ROW * ROW
-    rows = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1)
+    rows: Tensor = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1)
     if whole < flat.numel():
         rows = torch.cat([rows, torch.linalg.vector_norm(flat[whole:]).view(1)])
-    return torch.linalg.vector_norm(rows, dtype=torch.float64)
+    return _l2(rows, torch.float64)
+
+
+def _l2(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(tensor, dtype=dtype)
+    return norm
 
 
 def total_norm(norms: Sequence[float]) -> float:

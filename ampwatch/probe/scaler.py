@@ -57,7 +57,7 @@ def unlisten(scaler: GradScaler) -> None:
     if _listeners.pop(id(scaler), None) is not None:
         if id(scaler) in _switched_off:
             switch(scaler, on=True)
-        scaler.__class__ = type(scaler).__base__
+        scaler.__class__ = type(scaler).__mro__[1]
 
 
 def _plain_reduce(scaler: GradScaler, base: type[GradScaler], protocol: Any) -> Any:
@@ -113,7 +113,8 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
 
     def state_dict(self: GradScaler) -> dict[str, Any]:
         # A checkpoint written while a key has switched the scaler off must still hold its state.
-        return while_on(self, lambda: base.state_dict(self))
+        state: dict[str, Any] = while_on(self, lambda: base.state_dict(self))
+        return state
 
     def load_state_dict(self: GradScaler, state: dict[str, Any]) -> None:
         while_on(self, lambda: base.load_state_dict(self, state))

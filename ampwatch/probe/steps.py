@@ -164,6 +164,7 @@ class StepReader:
         optimizer: Optimizer,
         scaler: GradScaler | None,
         losses: list[Tensor],
+        late: list[Tensor],
         around: dict[str, Any],
         waited: float,
     ) -> None:
@@ -171,6 +172,7 @@ class StepReader:
 
         Args:
             losses: what was back-propagated for it, without the scale.
+            late: metrics that are still on a device, in the order of ``around["late"]``.
             around: fields of the record that are known without torch.
             waited: seconds the loop has been held back in all.
         """
@@ -194,6 +196,7 @@ class StepReader:
             [] if state.scale is None else [state.scale],
             [] if state.tracker is None else [state.tracker],
             losses,
+            late,
             [total for _, _, total in state.clips],
             state.counts or [],
             [] if state.figures is None else state.figures.scalars,
@@ -296,7 +299,7 @@ class _Draft:
         for size in self.sizes:
             parts.append(numbers[start : start + size])
             start += size
-        norms, found, scales, trackers, losses, totals, counts, figures = parts
+        norms, found, scales, trackers, losses, late, totals, counts, figures = parts
         norms = norms if self.values is None else self.values
         scale = scales[0] if scales else None
         divisor = scale if scale else 1.0  # a scale of 0 cannot be divided out
@@ -332,7 +335,7 @@ class _Draft:
                 self.around["loss_gain"],
                 self.overhead,
                 self.around["facts"],
-                self.around["metrics"],
+                {**self.around["metrics"], **dict(zip(self.around["late"], late, strict=True))},
             )
         )
         if figures and self.figures is not None:

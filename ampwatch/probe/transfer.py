@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ class Transfer:
     def __init__(self, tensors: list[Tensor]) -> None:
         self._values: list[float] | None = None
         self._host: Tensor | None = None
-        self._event: torch.cuda.Event | None = None
+        self._event: Any = None  # torch leaves its events untyped
         if not tensors:
             self._values = []
         elif tensors[0].device.type == "cuda":
@@ -29,7 +31,7 @@ class Transfer:
                 packed = torch.stack([t.detach().reshape(()).float() for t in tensors])
                 self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
                 self._host.copy_(packed, non_blocking=True)
-                self._event = torch.cuda.Event()
+                self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 self._event.record()
         else:
             # No event to ask on other devices; on the CPU there is nothing to wait for.
@@ -37,12 +39,11 @@ class Transfer:
 
     def ready(self) -> bool:
         """Whether :meth:`values` answers without waiting."""
-        return self._values is not None or (self._event is not None and self._event.query())
+        return self._values is not None or bool(self._event.query())
 
     def values(self) -> list[float]:
         """The numbers, in the order of the tensors; waits for the device where it must."""
         if self._values is None:
-            assert self._event is not None
             assert self._host is not None
             self._event.synchronize()
             self._values = self._host.tolist()
