@@ -6,8 +6,8 @@ are called. A script that calls :func:`ampwatch.hook` itself replaces this one b
 
 from __future__ import annotations
 
+from ampwatch import Watch, hook
 from ampwatch import host as hosts
-from ampwatch.hook import Watch, hook
 
 
 def install(budget: float = 0.01) -> Watch:

@@ -215,7 +215,13 @@ def _speed(device: torch.device, dtype: torch.dtype) -> float:
     size = MATRIX.get(device.type, MATRIX_ELSEWHERE)
     matrix = torch.ones(size, size, device=device)
     half = matrix.to(dtype)
-    return _seconds(device, lambda: matrix @ matrix) / _seconds(device, lambda: half @ half)
+    threads = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)  # threads wait for each other when the machine is busy
+    try:
+        return _seconds(device, lambda: matrix @ matrix) / _seconds(device, lambda: half @ half)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _seconds(device: torch.device, call: Callable[[], Tensor]) -> float:
