@@ -40,6 +40,8 @@ class Burst:
     """Most non-finite gradient tensors in one step."""
     origin: str | None
     optimizer: str | None
+    """Whose steps were skipped; None when it was more than one's."""
+    latest_optimizer: str | None = None
     nonfinite_losses: int = 0
     loss: float | None = None
     """The loss at the first of them, when it was inf or NaN."""
@@ -120,7 +122,10 @@ class BurstLedger:
         """A step that was not skipped; one optimizer's step does not end another's burst."""
         burst = self.open
         if burst is not None and record.step > burst.last:
-            self._close(burst)
+            # Another optimizer's step may come before the next skip of the one that is skipped.
+            same = record.optimizer == burst.latest_optimizer
+            if same or record.step > burst.last + 1:
+                self._close(burst)
         if self._calm_since is None:
             self._calm_since = record.step
         if self._settling and record.step - self._calm_since >= SETTLED_STEPS:
@@ -148,6 +153,7 @@ class BurstLedger:
                 tensors=record.nonfinite_tensors,
                 origin=record.origin,
                 optimizer=record.optimizer,
+                latest_optimizer=record.optimizer,
                 clean_before=clean_before,
             )
             burst.kind = self._kind(track, clean_before)
@@ -158,6 +164,9 @@ class BurstLedger:
             burst.last = record.step
             burst.scale_last = record.scale
             burst.scale_after = after
+            burst.latest_optimizer = record.optimizer
+            if burst.optimizer != record.optimizer:
+                burst.optimizer = None
             if record.nonfinite_tensors is not None:
                 burst.tensors = max(burst.tensors or 0, record.nonfinite_tensors)
             burst.origin = burst.origin or record.origin

@@ -14,12 +14,13 @@ from ampwatch.words import count_words, number_words, scale_words
 class Narrator:
     """Writes a run's events; what goes on is one event that grows."""
 
-    __slots__ = ("_bad", "_burst", "_burst_event", "_grown", "events", "tensors")
+    __slots__ = ("_bad", "_burst", "_burst_event", "_grown", "events", "optimizers", "tensors")
 
     def __init__(self, events: EventLog) -> None:
         self.events = events
         self.tensors = 0
         """How many gradient tensors the run has, where known."""
+        self.optimizers = 0
         self._burst: Burst | None = None
         self._burst_event: Event | None = None
         self._grown: Event | None = None
@@ -31,7 +32,7 @@ class Narrator:
             burst.first,
             "skip",
             "error" if burst.kind == "forward" else "warning",
-            skip_text(burst, self.tensors),
+            skip_text(burst, self.tensors, self.optimizers),
             burst.origin,
             burst.count,
             burst.last if burst.last > burst.first else None,
@@ -116,9 +117,9 @@ class Narrator:
             self.events.add(Event(max(0, end.steps - 1), kind, "info", f"{kind} after {took}"))
 
 
-def skip_text(burst: Burst, tensors: int) -> str:
+def skip_text(burst: Burst, tensors: int, optimizers: int = 1) -> str:
     """What a run of skipped steps was, why, and what became of the scale."""
-    whose = f" by {burst.optimizer}" if burst.optimizer and " " in burst.optimizer else ""
+    whose = f" for {burst.optimizer}" if optimizers > 1 and burst.optimizer else ""
     if burst.count == 1:
         text = f"step {burst.first} skipped{whose}: "
     else:

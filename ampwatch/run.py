@@ -305,6 +305,7 @@ class Run:
             name = next(reversed(self._optimizers))
             return self._optimizers[name]
         known = self._optimizers[name] = _Optimizer(name)
+        self._narrator.optimizers += 1
         return known
 
     def _spent(self, last: StepRecord, record: StepRecord, overhead: float) -> None:

@@ -150,7 +150,9 @@ class ScaleTrack:
 
 def _power(ratio: float, factor: float, most: int) -> bool:
     """Whether ``ratio`` is ``factor`` to the power 1 … ``most``, in float32 accuracy."""
-    if ratio <= 0 or factor <= 0 or factor == 1 or (ratio > 1) != (factor > 1):
+    if not (0 < ratio < math.inf and 0 < factor < math.inf) or (ratio > 1) != (factor > 1):
+        return False
+    if factor == 1:
         return False
     power = math.log(ratio) / math.log(factor)
     whole = round(power)
