@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,6 +74,9 @@ class _LogFile:
             return False
         except OSError as error:
             raise LogError(f"cannot read {self.path}: {(error.strerror or '').lower()}") from None
+        if stat.S_ISDIR(os.fstat(self._fd).st_mode):
+            self.close()  # a folder of ranks where a file was looked for: the next look sees it
+            return False
         if self._position and self._goes_on():
             os.lseek(self._fd, self._position, os.SEEK_SET)
         else:
