@@ -139,7 +139,8 @@ class LogFollower:
     def poll(self) -> list[Record]:
         """What has come, at most one piece of each file."""
         if self._merger is None and self.path.is_dir():
-            self._merger = RankMerger(0)
+            self._merger = RankMerger()
+            self._files.clear()
         if self._merger is None:
             records = self._file(self.path).read() or []
         else:
