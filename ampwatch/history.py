@@ -40,7 +40,9 @@ class Columns:
 class History:
     """Steps and their values, in the order of the steps; steps may repeat and have gaps."""
 
-    __slots__ = ("_bad", "_first", "_folded", "_hi", "_latest", "_lo", "_steps", "_values", "_width")
+    __slots__ = (
+        "_bad", "_first", "_folded", "_hi", "_latest", "_lo", "_steps", "_values", "_width",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._steps = array("q")
@@ -148,8 +150,9 @@ class History:
             self._first = int(steps.min())
             self._lo, self._hi = np.full(BUCKETS, np.nan), np.full(BUCKETS, np.nan)
             self._bad = np.zeros(BUCKETS, dtype=np.bool_)
+            self._latest = self._first
         self._folded += RAW
-        self._latest = max(self._latest, int(steps.max())) if self._folded > RAW else int(steps.max())
+        self._latest = max(self._latest, int(steps.max()))
         # A step from before the first one (a log merged out of order) is kept in the first bucket.
         offset = np.maximum(steps - self._first, 0)
         while (self._latest - self._first) // self._width >= BUCKETS:
