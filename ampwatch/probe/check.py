@@ -18,8 +18,9 @@ from torch.nn import functional as F
 DTYPES = (torch.float16, torch.bfloat16)
 FEATURES, CLASSES, BATCH = 16, 4, 8
 SCALE = 1024.0
-OVERFLOWING_SCALE = 2.0**40
-"""Times any gradient of the small net below this is far beyond 65504, and well inside float32."""
+OVERFLOWING_GAIN = {torch.float16: 2.0**40, torch.bfloat16: math.inf}
+"""What the loss is multiplied by: the gradients of the small net below are then far beyond 65504,
+and well inside float32. bfloat16 reaches as far as float32: only an infinite loss overflows."""
 SPEED_SECONDS = 0.15
 """For each of the two matrix products that are compared."""
 MATRIX = {"cpu": 256}
@@ -188,12 +189,10 @@ def _measure_step(trial: _Trial, report: PathReport) -> None:
 
 
 def _measure_overflow(trial: _Trial, report: PathReport) -> None:
-    """float16 overflows by a scale that is too large; bfloat16 reaches as far as float32 and is
-    given an infinite loss."""
-    half = trial.dtype == torch.float16
-    model, scaler = trial.model(), trial.scaler(OVERFLOWING_SCALE if half else SCALE)
+    """Make gradients that do not fit, and see what the scaler does about them."""
+    model, scaler = trial.model(), trial.scaler(SCALE)
     before, scale = _weights(model), scaler.get_scale()
-    _step(model, scaler, trial.loss(model) * (1.0 if half else math.inf))
+    _step(model, scaler, trial.loss(model) * OVERFLOWING_GAIN[trial.dtype])
     assert model.weight.grad is not None
     if bool(torch.isfinite(model.weight.grad).all()):
         report.reasons.append("overflow: none could be made, the gradients stayed finite")
