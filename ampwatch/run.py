@@ -184,8 +184,8 @@ class Run:
 
     def final_scale(self) -> float | None:
         """The scale after the update of the latest step."""
-        if self.last is None or self.last.scale is None:
-            return None
+        if self.last is None or self.last.scale is None or self.last.scaler == "off":
+            return None if self.last is None else self.last.scale
         return self.scale.expected(self.last)
 
     def overhead(self) -> float | None:

@@ -78,6 +78,11 @@ class ScaleTrack:
         scale = record.scale
         if scale is None:
             return None
+        if record.scaler == "off":
+            # A switched-off scaler says 1; the scale itself waits unchanged for its return.
+            self._step = record.step
+            self.skip_pending = False
+            return None
         before = self.scale
         change = None
         if before is None:

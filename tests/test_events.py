@@ -171,6 +171,11 @@ def test_switching_dtype_and_scaler() -> None:
     ]
 
 
+def test_a_scaler_that_is_switched_off_and_on_sets_no_scale() -> None:
+    events = told(step(1), step(2, 1.0, scaler="off"), step(3))
+    assert [event.kind for event in events] == ["scaler", "scaler"]
+
+
 def test_a_key_seen_from_two_optimizers_is_told_once() -> None:
     records = [
         step(n, optimizer=name, target_gain=gain)
