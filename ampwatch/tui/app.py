@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from ampwatch.controls import Controls
 from ampwatch.job import Job
 from ampwatch.session import Session
 from ampwatch.tui.help import HelpScreen
-from ampwatch.tui.keys import all_bindings, commands
+from ampwatch.tui.keys import WALK, all_bindings
 from ampwatch.tui.knobs import TURN_BY_NAME, Knobs, why_not
 from ampwatch.tui.look import Look
 from ampwatch.tui.main_screen import MainScreen
-from ampwatch.tui.overview import Overview, Plot
 from ampwatch.tui.pace import Pace
+from ampwatch.tui.palette import WithPalette
 from ampwatch.tui.panels import loss
+from ampwatch.tui.panels.tensors import Table
 from ampwatch.tui.picture import save_picture
+from ampwatch.tui.plot_view import PlotView
 from ampwatch.tui.quitting import POLL, Quitting, on_hangup
+from ampwatch.tui.rows import Rows
 from ampwatch.tui.tab_strip import TabStrip
 from ampwatch.tui.themes import DARK, THEMES
 
-WIDTHS = [(0, "-tiny"), (36, "-narrow"), (68, "-normal"), (140, "-wide")]
-HEIGHTS = [(0, "-flat"), (11, "-low"), (20, "-high"), (34, "-tall")]
 CATCH_UP_SECONDS = 0.1
 """How long one frame may take in records that have piled up: a long log, a fast loop."""
 
 
-class DashboardApp(App[None]):
+class DashboardApp(WithPalette):
     """Shows a session while it goes on.
 
     Args:
@@ -47,8 +46,6 @@ class DashboardApp(App[None]):
     TITLE = "ampwatch"
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = all_bindings()
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = WIDTHS
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = HEIGHTS
 
     def __init__(
         self, session: Session, controls: Controls, job: Job | None, *, name: str = ""
@@ -75,10 +72,14 @@ class DashboardApp(App[None]):
 
     # Frames.
 
-    def _frame(self) -> None:
-        """Take in what came, show it, and arrange for the next time."""
+    def take_frame(self) -> None:
+        """Take in what came and show it."""
         came = self._pump()
         self._main.sync(panels=came, note=self._quitting.note())
+
+    def _frame(self) -> None:
+        """One frame, and when the next one is due."""
+        self.take_frame()
         if self._quitting.due(time.monotonic()):
             self.exit()
             return
@@ -134,23 +135,23 @@ class DashboardApp(App[None]):
     def on_tab_strip_chosen(self, message: TabStrip.Chosen) -> None:
         self._main.open_tab(message.name)
 
-    def action_enlarge(self) -> None:
-        overview = self._main.query_one(Overview)
+    def action_enlarge(self, name: str | None = None) -> None:
+        overview = self._main.overview
         if self._main.tab != "overview":
             self._main.open_tab("overview")
-        overview.enlarge(None if overview.enlarged else overview.chosen())
+        overview.enlarge(None if overview.enlarged else name or overview.chosen())
         self._redraw()
 
-    def on_plot_enlarge(self, message: Plot.Enlarge) -> None:
-        self.action_enlarge()
+    def on_plot_view_chosen(self, message: PlotView.Chosen) -> None:
+        self.action_enlarge(message.name)
 
     def action_next_plot(self, step: int) -> None:
         if self._main.tab == "overview":
-            self._main.query_one(Overview).next_plot(step)
+            self._main.overview.next_plot(step)
             self._redraw()
 
     async def action_back(self) -> None:
-        overview = self._main.query_one(Overview)
+        overview = self._main.overview
         if self._main.tab != "overview":
             self._main.open_tab("overview")
         elif overview.enlarged:
@@ -177,28 +178,22 @@ class DashboardApp(App[None]):
         self._say(save_picture(svg, Path.cwd(), name, self.session.run.steps))
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(each for each in self.BINDINGS if isinstance(each, Binding)))
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        return commands(self)
+        if isinstance(self.screen, MainScreen):
+            self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *Table.BINDINGS, *Rows.BINDINGS]))
 
     # Leaving.
 
     def action_leave(self) -> None:
-        asked = self._quitting.asked
+        first = not self._quitting.asked
         self._quitting.ask(time.monotonic())
-        if not asked:
-            self._frame_soon()
+        if self._quitting.due(time.monotonic()):
+            self.exit()
+        elif first:
+            self._redraw()
+            self.set_timer(POLL, self._frame)
 
     async def action_quit(self) -> None:
         self.action_leave()
-
-    def _frame_soon(self) -> None:
-        if self._quitting.due(time.monotonic()):
-            self.exit()
-        else:
-            self._redraw()
-            self.set_timer(POLL, self._frame)
 
     def _hung_up(self, number: int) -> None:
         if self.job is not None:

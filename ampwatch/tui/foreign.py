@@ -16,8 +16,8 @@ _VARIATION_SELECTORS = range(0xFE00, 0xFE10)  # terminals disagree about the wid
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]*m"  # colour: the one kept
-    r"|[\x1b\x9b]\[?[0-?]*[ -/]*[@-~]"  # cursor movement, clearing, modes
     r"|\x1b[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"  # titles, links, device strings
+    r"|[\x1b\x9b]\[?[0-?]*[ -/]*[@-~]"  # cursor movement, clearing, modes
 )
 
 

@@ -29,24 +29,30 @@ READING = (
 )
 
 
-def grouped(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
+def grouped(bindings: Iterable[BindingType]) -> dict[str, list[Binding]]:
     """The bindings by what they are about: the first word of their id."""
     groups: dict[str, list[Binding]] = {name: [] for name in GROUPS}
     for binding in bindings:
+        if not isinstance(binding, Binding):
+            continue
         group = (binding.id or "").partition(".")[0]
         if group in groups:
             groups[group].append(binding)
     return groups
 
 
+WIDTHS = [(0, "-normal"), (140, "-wide")]
+
+
 class HelpScreen(ModalScreen[None]):
     """Every key, and how to read every panel."""
 
+    HORIZONTAL_BREAKPOINTS = WIDTHS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q", "dismiss", "Close", id="help.close")
     ]
 
-    def __init__(self, bindings: Iterable[Binding]) -> None:
+    def __init__(self, bindings: Iterable[BindingType]) -> None:
         super().__init__()
         self._bindings_shown = tuple(bindings)
 
@@ -65,10 +71,11 @@ class HelpScreen(ModalScreen[None]):
             merged: dict[str, list[str]] = {}
             for binding in bindings:
                 words = binding.tooltip or binding.description
-                merged.setdefault(words, []).append(self.app.get_key_display(binding))
-            for words, keys in merged.items():
+                keys = [binding.with_key(key) for key in binding.key.split(",")]
+                merged.setdefault(words, []).extend(map(self.app.get_key_display, keys))
+            for words, names in merged.items():
                 lines.append(
-                    Content.assemble((f"  {' '.join(keys):>9}  ", "bold"), (words, "$foreground"))
+                    Content.assemble((f"  {' '.join(names):>9}  ", "bold"), (words, "$foreground"))
                 )
             lines.append(Content(""))
         return Content("\n").join(lines)
@@ -77,8 +84,8 @@ class HelpScreen(ModalScreen[None]):
         """How to read each panel."""
         lines: list[Content] = [Content.styled("How to read it", "bold $text-primary")]
         for title, text in READING:
-            lines.append(Content.styled(f"  {title}", "bold"))
-            lines.extend(Content.styled(f"  {line}", "$foreground") for line in text.splitlines())
+            lines.append(Content.styled(title, "bold"))
+            lines.extend(Content.styled(line, "$foreground") for line in text.splitlines())
             lines.append(Content(""))
         return Content("\n").join(lines)
 

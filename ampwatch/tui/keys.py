@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 
 from ampwatch.tui.knobs import knob_bindings
@@ -33,17 +30,6 @@ SCREEN = (
         tooltip="One plot at full size, and back",
         id="screen.enlarge",
     ),
-    Binding(
-        "tab", "next_plot(1)", "Next", show=False, tooltip="Go to the next plot", id="screen.next"
-    ),
-    Binding(
-        "shift+tab",
-        "next_plot(-1)",
-        "Previous",
-        show=False,
-        tooltip="Go to the plot before",
-        id="screen.previous",
-    ),
     Binding("escape", "back", "Back", show=False, tooltip="Close what is open", id="screen.back"),
 )
 # First in the footer: what a narrow window cuts off must be found by these.
@@ -55,6 +41,25 @@ FIRST = (
         "Quit",
         tooltip="Stop the script and leave; twice: end it at once",
         id="run.quit",
+    ),
+)
+# Of the screen: Textual binds them there as well, to its own walk through all widgets.
+WALK: tuple[BindingType, ...] = (
+    Binding(
+        "tab",
+        "app.next_plot(1)",
+        "Next",
+        show=False,
+        tooltip="Go to the next plot",
+        id="screen.next",
+    ),
+    Binding(
+        "shift+tab",
+        "app.next_plot(-1)",
+        "Previous",
+        show=False,
+        tooltip="Go to the plot before",
+        id="screen.previous",
     ),
 )
 RUN = (
@@ -87,25 +92,6 @@ RUN = (
 )
 
 
-NOT_IN_PALETTE = ("command_palette", "back", "next_plot(1)", "next_plot(-1)")
-
-
 def all_bindings() -> list[BindingType]:
     """Every key, in the order of the footer."""
     return [*FIRST, *knob_bindings(), *SCREEN, *tab_bindings(), *RUN]
-
-
-def commands(app: App[None]) -> list[SystemCommand]:
-    """The palette: every key's action by its words, and the choice of a theme."""
-    found = []
-    for binding in all_bindings():
-        if isinstance(binding, Binding) and binding.action not in NOT_IN_PALETTE:
-            words = binding.tooltip or binding.description
-            keys = ", ".join(
-                app.get_key_display(binding.with_key(key)) for key in binding.key.split(",")
-            )
-            run = partial(app.run_action, binding.action)
-            found.append(SystemCommand(words, f"key: {keys}", run))
-    found.append(SystemCommand("Theme", "Choose other colours", app.action_change_theme))
-    unique = {command.title: command for command in reversed(found)}
-    return [command for command in found if unique.get(command.title) is command]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Footer, Static
@@ -13,15 +15,18 @@ from ampwatch.controls import Controls
 from ampwatch.job import ENDED, FAILED, Job
 from ampwatch.session import Session
 from ampwatch.tui.event_line import EventLine
+from ampwatch.tui.keys import WALK
 from ampwatch.tui.look import Look
 from ampwatch.tui.overview import Overview
 from ampwatch.tui.panels.events import Events
 from ampwatch.tui.panels.output import Output
-from ampwatch.tui.panels.tensors import Table, Tensors
+from ampwatch.tui.panels.tensors import Tensors
 from ampwatch.tui.status import StatusLines, lower_line, state_of, upper_line
 from ampwatch.tui.tab_strip import TABS, TabStrip
 from ampwatch.tui.waiting import waiting_for
 
+WIDTHS = [(0, "-tiny"), (36, "-narrow"), (68, "-normal"), (140, "-wide")]
+HEIGHTS = [(0, "-flat"), (11, "-low"), (20, "-high"), (34, "-tall")]
 TOO_SMALL = "This window is too small for the plots: 36x11 is enough, 80x24 is comfortable."
 HINT = "Press ? for the keys and how to read the plots."
 CALM = "Nothing has happened yet: no step was skipped."
@@ -29,6 +34,11 @@ CALM = "Nothing has happened yet: no step was skipped."
 
 class MainScreen(Screen[None]):
     """Widgets are made once and told what to show; each knows whether that is news."""
+
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [*WALK]
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
 
     def __init__(
         self, session: Session, controls: Controls, job: Job | None, look: Look, name: str
@@ -41,17 +51,24 @@ class MainScreen(Screen[None]):
         self._run_name = name
         self._begun = time.monotonic()
         self.tab = TABS[0].name
+        self.tabs = TabStrip()
+        self.status = StatusLines()
+        self.overview = Overview()
+        self.tensors = Tensors()
+        self.events = Events()
+        self.output = Output(job.output if job is not None else None)
+        self.event_line = EventLine()
 
     def compose(self) -> ComposeResult:
-        yield TabStrip()
-        yield StatusLines()
+        yield self.tabs
+        yield self.status
         with ContentSwitcher(initial=self.tab, id="panels"):
-            yield Overview()
-            yield Tensors()
-            yield Events()
-            yield Output(self._job.output if self._job is not None else None)
+            yield self.overview
+            yield self.tensors
+            yield self.events
+            yield self.output
         yield Static(TOO_SMALL, id="too-small", markup=False)
-        yield EventLine()
+        yield self.event_line
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -69,11 +86,12 @@ class MainScreen(Screen[None]):
     def open_tab(self, name: str) -> None:
         self.tab = name
         self.query_one(ContentSwitcher).current = name
-        panel: Widget = self.query_one(Table) if name == "tensors" else self.query_one(f"#{name}")
-        if panel.can_focus:
-            panel.focus()
-        else:
-            self.set_focus(None)
+        panels: dict[str, Widget] = {
+            "tensors": self.tensors.table,
+            "events": self.events,
+            "output": self.output,
+        }
+        self.set_focus(panels.get(name))
         self.sync(panels=True)
 
     def sync(self, *, panels: bool, note: str = "") -> None:
@@ -81,25 +99,25 @@ class MainScreen(Screen[None]):
         run, job = self._session.run, self._job
         job_state = job.state if job is not None else None
         state = state_of(run, self._controls, job_state)
-        self.query_one(StatusLines).show(
+        self.status.show(
             upper_line(run, self._controls, state, self.run_name),
             lower_line(run, self._controls),
             note,
         )
         self._sync_event(state)
         flagged = frozenset({"output"} if state == FAILED and job is not None else ())
-        self.query_one(TabStrip).show(self.tab, flagged)
+        self.tabs.show(self.tab, flagged)
         if self.tab == "overview":
             self._sync_overview(job_state, panels)
         elif self.tab == "output":
-            self.query_one(Output).sync()
+            self.output.sync()
         elif self.tab == "events":
-            self.query_one(Events).sync(run)
+            self.events.sync(run)
         elif self.tab == "tensors":
-            self.query_one(Tensors).sync(run.tensors)
+            self.tensors.sync(run.tensors)
 
     def _sync_overview(self, job_state: str | None, panels: bool) -> None:
-        overview, run = self.query_one(Overview), self._session.run
+        overview, run = self.overview, self._session.run
         if not run.steps:
             seconds = time.monotonic() - self._begun
             overview.wait(*waiting_for(run, job_state, seconds))
@@ -108,7 +126,7 @@ class MainScreen(Screen[None]):
             overview.sync(run, self._look)
 
     def _sync_event(self, state: str) -> None:
-        run, line = self._session.run, self.query_one(EventLine)
+        run, line = self._session.run, self.event_line
         error = self._job.error if self._job is not None else None
         error = error or (run.end.error if run.end is not None else None)
         latest = run.events.latest

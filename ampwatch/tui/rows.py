@@ -28,6 +28,11 @@ class Rows(ScrollView, can_focus=True):
         )
     ]
 
+    FOLLOWS: ClassVar[bool] = True
+    """Whether the newest row is kept on screen until it is scrolled away."""
+
+    follows = True
+
     def count_rows(self, width: int) -> int:
         raise NotImplementedError
 
@@ -38,18 +43,17 @@ class Rows(ScrollView, can_focus=True):
     def row_width(self) -> int:
         return max(self.scrollable_content_region.width, 1)
 
-    @property
-    def follows(self) -> bool:
-        """Whether the newest row is on screen, so that the next one is to be as well."""
-        return self.scroll_offset.y >= self.max_scroll_y
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.follows = round(new_value) >= self.max_scroll_y
 
     def rows_changed(self, dropped: int = 0) -> None:
         """Rows came, changed, or ``dropped`` of the first ones went."""
-        follows, top = self.follows, self.scroll_offset.y
         width = self.row_width
+        follows, top = self.follows and self.FOLLOWS, self.scroll_offset.y
         self.virtual_size = Size(width, self.count_rows(width))
         if follows:
-            self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
+            self.action_scroll_end()
         elif dropped:  # what is being read stays where it is
             self.scroll_to(y=max(top - dropped, 0), animate=False, immediate=True)
         self.refresh()

@@ -5,26 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
+from rich.cells import set_cell_size
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import DataTable, Static
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
 
 from ampwatch.record import TensorStats
 from ampwatch.tui.figures import figure, percent
 from ampwatch.tui.foreign import shorten
+from ampwatch.tui.rows import Rows
 
 HELP = """\
 The gradient of each parameter at the latest detail step, true magnitudes (without the scale).
 Trouble comes first: inf and NaN, then gradients that are all 0, then those with most zeros.
 Press o for the next order, O to turn it round, or click the head of a column."""
-MOST_ROWS = 1000
 FIGURE_WIDTH = 8
-FIGURES_WIDTH = 4 * (FIGURE_WIDTH + 2) + 3
-"""Cells that the columns of figures take, with their padding and the scroll bar."""
+GAP = 2
+NAME_WIDTH = 60
+"""Most cells for a name: figures far away from it would be hard to follow."""
 NOTHING = "No tensor has been measured yet: detail steps are spaced out to keep the overhead low."
 
 
@@ -88,9 +94,22 @@ COLUMNS: tuple[Column, ...] = (
 TROUBLE = len(COLUMNS) - 1
 
 
-class Table(DataTable[Text]):
-    """The table itself; its keys choose the order."""
+def name_width(width: int) -> int:
+    """Cells for the names in a table of this width."""
+    return min(max(width - 1 - (len(COLUMNS) - 1) * (FIGURE_WIDTH + GAP), FIGURE_WIDTH), NAME_WIDTH)
 
+
+def line(cells: list[str], width: int) -> str:
+    """One line of the table: the name on the left, the figures on the right of their columns."""
+    name = set_cell_size(shorten(cells[0], name_width(width)), name_width(width))
+    return f" {name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
+
+
+class Table(Rows):
+    """The rows of the table; its keys choose the order."""
+
+    FOLLOWS = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tensors--bad", "tensors--dead"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "order(1)", "Order", tooltip="Sort by the next column", id="tensors.order"),
         Binding(
@@ -98,32 +117,90 @@ class Table(DataTable[Text]):
         ),
     ]
 
+    @dataclass
+    class Ordered(Message):
+        """Another order is wanted: so many columns on; 0 turns the present one round."""
+
+        step: int
+
+    def __init__(self) -> None:
+        super().__init__(id="tensors-table")
+        self.shown: list[Row] = []
+
+    def show(self, rows: list[Row]) -> None:
+        self.shown = rows
+        self.rows_changed()
+
+    def count_rows(self, width: int) -> int:
+        return len(self.shown)
+
+    def row(self, index: int, width: int) -> Text:
+        if index >= len(self.shown):
+            return Text(end="")
+        row = self.shown[index]
+        text = Text(line([column.cell(row) for column in COLUMNS], width), no_wrap=True, end="")
+        if row.nonfinite:
+            text.stylize(self.get_component_rich_style("tensors--bad", partial=True))
+        elif row.max == 0:
+            text.stylize(self.get_component_rich_style("tensors--dead", partial=True))
+        return text
+
     def action_order(self, step: int) -> None:
-        panel = self.parent
-        if isinstance(panel, Tensors):
-            panel.order((panel.by + step) % len(COLUMNS))
+        self.post_message(self.Ordered(step))
+
+
+class Head(Widget):
+    """The heads of the columns; a click orders by one."""
+
+    @dataclass
+    class Chosen(Message):
+        column: int
+
+    def __init__(self) -> None:
+        super().__init__(id="tensors-head")
+        self._order = (TROUBLE, True)
+
+    def show(self, by: int, falling: bool) -> None:
+        if (by, falling) != self._order:
+            self._order = (by, falling)
+            self.refresh()
+
+    def render(self) -> Content:
+        by, falling = self._order
+        arrow = "↓" if falling else "↑"
+        heads = [
+            f"{arrow}{column.head}" if number == by else column.head
+            for number, column in enumerate(COLUMNS)
+        ]
+        return Content(line(heads, self.content_size.width))
+
+    def on_click(self, event: Click) -> None:
+        width = name_width(self.content_size.width)
+        if event.x <= width:
+            self.post_message(self.Chosen(0))
+        else:
+            column = 1 + (event.x - width - 1) // (FIGURE_WIDTH + GAP)
+            self.post_message(self.Chosen(min(column, len(COLUMNS) - 1)))
 
 
 class Tensors(Vertical):
-    """The table and a line that says which step it shows."""
+    """The table, its heads, and a line that says which step it shows."""
 
     HELP = HELP
 
     def __init__(self) -> None:
         super().__init__(id="tensors")
         self._stats: TensorStats | None = None
+        self.caption = Static(NOTHING, id="tensors-caption", markup=False)
+        self.head = Head()
+        self.table = Table()
         self.by = TROUBLE
         self.falling = True
 
     def compose(self) -> ComposeResult:
-        yield Static(NOTHING, id="tensors-caption", markup=False)
-        yield Table(cursor_type="row", zebra_stripes=False, id="tensors-table")
-
-    def on_mount(self) -> None:
-        table = self.query_one(Table)
-        for number, column in enumerate(COLUMNS):
-            head = Text(column.head, justify="left" if number == 0 else "right")
-            table.add_column(head, key=str(number), width=None if number == 0 else FIGURE_WIDTH)
+        yield self.caption
+        yield self.head
+        yield self.table
 
     def sync(self, stats: TensorStats | None) -> None:
         """Show the latest figures if they are not on screen yet."""
@@ -137,38 +214,25 @@ class Tensors(Vertical):
         self.by = by
         self._fill()
 
-    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
-        self.order(event.column_index)
+    def on_table_ordered(self, message: Table.Ordered) -> None:
+        self.order((self.by + message.step) % len(COLUMNS))
 
-    def on_resize(self) -> None:
-        self._fill()
+    def on_head_chosen(self, message: Head.Chosen) -> None:
+        self.order(message.column)
 
     def _fill(self) -> None:
-        """Write the figures into the cells: the rows stay, so cursor and scrolling do as well."""
-        table, caption = self.query_one(Table), self.query_one("#tensors-caption", Static)
         stats = self._stats
         rows = rows_of(stats) if stats is not None else []
         rows.sort(key=COLUMNS[self.by].order, reverse=self.falling)  # type: ignore[arg-type]
-        shown = rows[:MOST_ROWS]
-        room = max(self.size.width - FIGURES_WIDTH, FIGURE_WIDTH)
-        while table.row_count < len(shown):
-            table.add_row(*[Text()] * len(COLUMNS), key=str(table.row_count))
-        while table.row_count > len(shown):
-            table.remove_row(str(table.row_count - 1))
-        for line, row in enumerate(shown):
-            style = "bold" if row.nonfinite else ("dim" if row.max == 0 else "")
-            for number, column in enumerate(COLUMNS):
-                justify: Literal["left", "right"] = "left" if number == 0 else "right"
-                words = column.cell(row) if number else shorten(row.name, room)
-                cell = Text(words, style, justify=justify, no_wrap=True)
-                if table.get_cell_at((line, number)) != cell:  # type: ignore[arg-type]
-                    table.update_cell_at((line, number), cell, update_width=number == 0)  # type: ignore[arg-type]
+        self.table.show(rows)
+        self.head.show(self.by, self.falling)
         if stats is None:
-            caption.update(NOTHING)
+            self.caption.update(NOTHING)
         else:
-            arrow = "↓" if self.falling else "↑"
-            more = f", first {MOST_ROWS:,} shown" if len(rows) > MOST_ROWS else ""
             name = "trouble" if self.by == TROUBLE else COLUMNS[self.by].head
-            caption.update(
-                f"step {stats.step:,} · {len(rows):,} parameters{more} · ordered by {name} {arrow}"
+            first = "largest" if self.falling else "smallest"
+            if self.by == 0:
+                first = "first"
+            self.caption.update(
+                f"step {stats.step:,} · {len(rows):,} parameters · {name}, {first} first"
             )
