@@ -19,10 +19,13 @@ from ampwatch.output import OutputBuffer
 from ampwatch.record import Notice, Record, RunEnd, StepRecord, from_json
 from ampwatch.settings import Settings
 
+INTERRUPTED = 128 + signal.SIGINT
 INTERRUPT_AFTER = 0.7
 KILL_AFTER = 1.7
 """Seconds after which a script that does not stop is interrupted, and killed: quitting must end
 within two seconds."""
+TEARDOWN_SECONDS = 5.0
+"""How long a stopped script's interpreter may take to leave; with torch it is about one second."""
 
 
 class ScriptJob:
@@ -37,8 +40,8 @@ class ScriptJob:
     def __init__(self, target: str, args: Sequence[str], settings: Settings) -> None:
         self.settings = settings
         self.output = OutputBuffer()
-        self.exit_code: int | None = None
         self.error: str | None = None
+        self._exit_code: int | None = None
         self._command = (target, *args)
         self._state = job.STARTING
         self._child: ChildProcess | None = None
@@ -47,14 +50,21 @@ class ScriptJob:
         self._damaged = 0
         self._steps = 0
         self._end: RunEnd | None = None
+        self._end_came = 0.0
         self._stop_asked: float | None = None
         self._stop_sent = self._acknowledged = self._interrupted = self._killed = False
 
     @property
     def state(self) -> str:
-        if self._stop_asked is not None and self._state not in job.ENDED:
-            return job.STOPPING
-        return self._state
+        if self._stop_asked is None or self._state in job.ENDED:
+            return self._state
+        if self._end is not None and not self._again:
+            return job.STOPPED  # the interpreter's own leaving is nothing to wait for
+        return job.STOPPING
+
+    @property
+    def exit_code(self) -> int | None:
+        return INTERRUPTED if self.state == job.STOPPED else self._exit_code
 
     @property
     def waiting_for(self) -> str | None:
@@ -71,7 +81,7 @@ class ScriptJob:
     def start(self) -> None:
         """Raises UsageError when the system will not start another process."""
         self.output.clear()
-        self.exit_code = self.error = None
+        self._exit_code = self.error = None
         self._state = job.STARTING
         self._half_line = b""
         self._damaged = self._steps = 0
@@ -104,12 +114,12 @@ class ScriptJob:
 
     def stop(self) -> None:
         # Only noted here: a signal handler may call this at any moment. poll() acts on it.
-        if self._stop_asked is None and self._child is not None:
+        if self._stop_asked is None and self._child is not None and self._end is None:
             self._stop_asked = time.monotonic()
 
     def kill(self) -> None:
-        self.stop()
         if self._child is not None:
+            self._stop_asked = self._stop_asked or time.monotonic()
             self._killed = True
             self._child.kill()
 
@@ -141,7 +151,7 @@ class ScriptJob:
         try:
             self.start()
         except UsageError as error:
-            self._state, self.error, self.exit_code = job.FAILED, str(error), error.exit_code
+            self._state, self.error, self._exit_code = job.FAILED, str(error), error.exit_code
             return [RunEnd(job.FAILED, 0, str(error))]
         return []
 
@@ -151,10 +161,15 @@ class ScriptJob:
         if not self._stop_sent:
             self._stop_sent = True
             self.send(Request(controls.STOP.name))
-        if self._acknowledged or self._killed:
-            return
         waited = time.monotonic() - self._stop_asked
-        if waited >= KILL_AFTER:
+        if self._killed:
+            return
+        if self._end is not None:
+            if time.monotonic() - self._end_came >= TEARDOWN_SECONDS:
+                self.kill()
+        elif self._acknowledged:
+            return
+        elif waited >= KILL_AFTER:
             self.kill()
         elif waited >= INTERRUPT_AFTER and not self._interrupted:
             self._interrupted = True
@@ -179,7 +194,7 @@ class ScriptJob:
             elif isinstance(record, Notice):
                 self._acknowledged |= record.knob == controls.STOP.name and not record.refused
             elif isinstance(record, RunEnd):
-                self._end = record
+                self._end, self._end_came = record, time.monotonic()
             records.append(record)
         return records
 
@@ -188,10 +203,7 @@ class ScriptJob:
         self.output.close()
         said = self._end
         self._state, self.error = _verdict(returncode, said, self._stop_asked is not None)
-        if self._state == job.STOPPED:
-            self.exit_code = 128 + signal.SIGINT
-        else:
-            self.exit_code = returncode if returncode >= 0 else 128 - returncode
+        self._exit_code = returncode if returncode >= 0 else 128 - returncode
         if said is not None:
             return []
         end = RunEnd(self._state, self._steps, self.error)

@@ -132,6 +132,41 @@ def test_a_script_that_saves_on_ctrl_c_saves_on_stop_however_long_it_takes(tmp_p
     assert ran.job.exit_code == 130
 
 
+SLOW_TO_LEAVE = """
+    import time
+
+    class Slow:
+        def __del__(self, sleep=time.sleep, write=print):
+            sleep(0.6)
+            write("left")
+
+    slow = Slow()
+"""
+
+
+def test_the_screen_need_not_wait_for_the_interpreters_leaving(tmp_path: Path) -> None:
+    script = write(tmp_path, TAKES_STEPS + SLOW_TO_LEAVE + "    train(1000000)\n")
+    ran = begin(script)
+    ran.pump(lambda: ran.job.state == "running")
+    ran.job.stop()
+    ran.pump(lambda: ran.job.state == "stopped")
+    assert ran.job.exit_code == 130
+    assert "left" not in ran.lines
+    ran.job.close()
+    assert "left" in ran.lines
+    assert ran.end == RunEnd("stopped", ran.end.steps)
+
+
+def test_a_stop_that_comes_after_the_end_changes_nothing(tmp_path: Path) -> None:
+    script = write(tmp_path, TAKES_STEPS + SLOW_TO_LEAVE + "    train(2)\n")
+    ran = begin(script)
+    ran.pump(lambda: ran.records and isinstance(ran.records[-1], RunEnd))
+    ran.job.stop()
+    ran.to_the_end()
+    assert (ran.job.state, ran.job.exit_code) == ("finished", 0)
+    assert ran.lines == ["left"]
+
+
 def test_a_loop_without_steps_is_interrupted(tmp_path: Path) -> None:
     script = write(
         tmp_path,

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -18,8 +18,10 @@ from ampwatch.cli.options import Options
 from ampwatch.controls import Controls
 from ampwatch.errors import UsageError
 from ampwatch.launch import ScriptJob
-from ampwatch.session import Session
 from ampwatch.settings import Settings
+
+if TYPE_CHECKING:
+    from ampwatch.session import Session
 
 TRACEBACK_LINES = 30
 _TRACEBACK = "Traceback (most recent call last):"
@@ -30,17 +32,9 @@ def train(target: str, args: list[str], settings: Settings, options: Options) ->
     if not options.headless:
         require_terminal()
     job = ScriptJob(target, args, settings)
-    controls = Controls(job.send)
-    session = Session(job, controls)
     try:
         with _hangups_end_us():
-            if options.headless:
-                from ampwatch.headless import run_headless
-
-                return run_headless(
-                    job, session, json_output=options.json_output, total=options.steps
-                )
-            return _dashboard(job, session, controls)
+            return _headless(job, options) if options.headless else _dashboard(job)
     finally:
         if job.state not in states.ENDED:
             job.kill()
@@ -67,11 +61,22 @@ def _is_terminal(stream: object) -> bool:
         return False
 
 
-def _dashboard(job: ScriptJob, session: Session, controls: Controls) -> int:
+def _headless(job: ScriptJob, options: Options) -> int:
+    from ampwatch.headless import run_headless
+    from ampwatch.session import Session
+
+    session = Session(job, Controls(job.send))
+    return run_headless(job, session, json_output=options.json_output, total=options.steps)
+
+
+def _dashboard(job: ScriptJob) -> int:
     # The script's process starts up, on another core, while Textual is imported.
     job.start()
+    from ampwatch.session import Session
     from ampwatch.tui.app import DashboardApp
 
+    controls = Controls(job.send)
+    session = Session(job, controls)
     app = DashboardApp(session, controls, job, name=job.settings.name)
     app.run()
     code = app.return_code or 0
