@@ -70,8 +70,6 @@ class DashboardApp(WithPalette):
         on_hangup(self._hung_up)
         self._frame()
 
-    # Frames.
-
     def take_frame(self) -> None:
         """Take in what came and show it."""
         came = self._pump()
@@ -106,8 +104,6 @@ class DashboardApp(WithPalette):
 
     def _redraw(self) -> None:
         self._main.sync(panels=True, note=self._quitting.note())
-
-    # Keys.
 
     def action_turn(self, name: str) -> None:
         reason = why_not(self.job)
@@ -180,8 +176,6 @@ class DashboardApp(WithPalette):
     def action_help(self) -> None:
         if isinstance(self.screen, MainScreen):
             self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *Table.BINDINGS, *Rows.BINDINGS]))
-
-    # Leaving.
 
     def action_leave(self) -> None:
         first = not self._quitting.asked

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 MOST_TRIES = 1000
+_DOTTED = re.compile(r">[^<]*[\u2801-\u28ff][^<]*</text>")
+BLANK_DOTS = "\u2800"
 
 
 def picture_path(folder: Path, run_name: str, step: int) -> Path:
@@ -19,11 +21,20 @@ def picture_path(folder: Path, run_name: str, step: int) -> Path:
     return folder / f"{stem}.svg"
 
 
+def aligned(svg: str) -> str:
+    """The picture with blanks as wide as the dots beside them.
+
+    Where a font has no braille, a viewer takes it from another one, in which it is wider than the
+    blanks: curves would be bent.
+    """
+    return _DOTTED.sub(lambda match: match.group().replace("&#160;", BLANK_DOTS), svg)
+
+
 def save_picture(svg: str, folder: Path, run_name: str, step: int) -> str:
     """Write the picture; returns the sentence that says where, or why not."""
     path = picture_path(folder, run_name, step)
     try:
-        path.write_text(svg, encoding="utf-8")
+        path.write_text(aligned(svg), encoding="utf-8")
     except OSError as error:
         return f"The picture could not be saved in {folder}: {error.strerror or error}"
     return f"Saved {path}"

@@ -10,6 +10,7 @@ from ampwatch.record import RunEnd, StepRecord
 from ampwatch.tui.help import HelpScreen
 from ampwatch.tui.knobs import TURNS
 from ampwatch.tui.overview import Overview
+from ampwatch.tui.picture import aligned
 from ampwatch.tui.plot_view import PlotView
 from tests.tui.fakes import FakeJob, dashboard, notice, recording
 from tests.tui.reading import frame, messages, screen_text
@@ -251,6 +252,11 @@ async def test_a_picture_is_saved_under_the_run_and_step(tmp_path, monkeypatch) 
         assert names == ["linear-step-7-2.svg", "linear-step-7.svg"]
         assert messages(app)[0] == f"Saved {tmp_path / 'linear-step-7.svg'}"
         assert "RUNNING" in (tmp_path / names[1]).read_text(encoding="utf-8")
+
+
+def test_blanks_in_a_picture_are_as_wide_as_the_dots_beside_them() -> None:
+    svg = "<text x='1'>\u28ff&#160;\u2801</text><text>a&#160;b</text>"
+    assert aligned(svg) == "<text x='1'>\u28ff\u2800\u2801</text><text>a&#160;b</text>"
 
 
 async def test_a_picture_that_cannot_be_saved_says_why(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
