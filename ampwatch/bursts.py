@@ -10,11 +10,14 @@ from ampwatch.scale_changes import ScaleChange, ScaleTrack
 
 SETTLED_STEPS = 10
 """So many steps in a row without an overflow, and a new scale has found its level."""
-PROBE_SHARE = 10
 PROBE_STEPS = 2
-PROBE_SKIPS = 2
+PROBE_SHARE = 0.1
+LIMIT_SHARE = 0.5
 """A skip belongs to the growth before it when it comes within a tenth of the growth interval (or
-2 steps). One halving takes a doubling back; a second one is granted."""
+2 steps); within half of it, when the gradients were near float16's limit ever since."""
+NEAR_LIMIT = 65504.0 / 4
+PROBE_SKIPS = 2
+"""One halving takes a doubling back; a second one is granted."""
 LONE_SKIPS = 2
 KEPT_STEPS = 20
 
@@ -131,8 +134,10 @@ class BurstLedger:
         if self._settling and record.step - self._calm_since >= SETTLED_STEPS:
             self._settling = False
 
-    def skipped(self, record: StepRecord, track: ScaleTrack) -> Burst:
-        """One more skipped step; returns the burst it belongs to."""
+    def skipped(
+        self, record: StepRecord, track: ScaleTrack, before: StepRecord | None = None
+    ) -> Burst:
+        """One more skipped step, and the optimizer's step before; returns the burst it is in."""
         burst = self.open
         clean_before = track.clean_before
         after = track.expected(record)
@@ -156,7 +161,7 @@ class BurstLedger:
                 latest_optimizer=record.optimizer,
                 clean_before=clean_before,
             )
-            burst.kind = self._kind(track, clean_before)
+            burst.kind = self._kind(track, before)
             if after is not None and after == record.scale:
                 burst.kind = "static"
         else:
@@ -210,12 +215,13 @@ class BurstLedger:
             if tally is not None:
                 yield kind, tally
 
-    def _kind(self, track: ScaleTrack, clean_before: int) -> str:
+    def _kind(self, track: ScaleTrack, before: StepRecord | None) -> str:
         if self._settling:
             return "settling"
         if track.origin == "grew":
-            near = max(PROBE_STEPS, (track.growth_interval or 0) // PROBE_SHARE)
-            if clean_before <= near:
+            interval = track.growth_interval or 0
+            share = LIMIT_SHARE if before is not None and _near_limit(before) else PROBE_SHARE
+            if track.clean_before <= max(PROBE_STEPS, int(share * interval)):
                 return "probe"
         return "other"
 
@@ -226,3 +232,9 @@ class BurstLedger:
 
 def _finite(value: float) -> bool:
     return value - value == 0
+
+
+def _near_limit(record: StepRecord) -> bool:
+    """Whether the gradients, while scaled, were of the size of float16's largest numbers."""
+    norm, scale = record.grad_norm, record.scale
+    return norm is not None and scale is not None and norm * scale >= NEAR_LIMIT

@@ -129,7 +129,9 @@ def skip_text(burst: Burst, tensors: int, optimizers: int = 1) -> str:
     if burst.nonfinite_losses:
         text += f"; the loss itself was {number_words(burst.loss)}: the forward pass, not the scale"
     if burst.kind == "probe":
-        text += "; the scale had just grown"
+        steps = burst.clean_before
+        text += "; the scale had "
+        text += f"grown {count_words(steps, 'step')} before" if steps else "just grown"
     before, after = burst.scale_before, burst.scale_after
     if before is None or after is None:
         return text

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from ampwatch.bursts import BurstLedger
 from ampwatch.events import EventLog
@@ -16,51 +15,14 @@ from ampwatch.narrator import Narrator, knob_changes
 from ampwatch.plot.spec import Mark
 from ampwatch.record import Record, RunEnd, RunInfo, StepRecord, TensorStats
 from ampwatch.scale_changes import ScaleChange, ScaleTrack
+from ampwatch.series import Optimizer, SeriesSet
+from ampwatch.spans import Span, note
+from ampwatch.timing import Timing
 from ampwatch.words import scale_words
-
-QUANTITIES = (
-    "loss",
-    "grad_norm",
-    "clipped_norm",
-    "grad_max",
-    "nonfinite_tensors",
-    "nonfinite_values",
-    "lr",
-)
-"""What is kept for each optimizer by itself; the scale and the overhead are the run's."""
-_SLOTS = tuple((slot, StepRecord._fields.index(name)) for slot, name in enumerate(QUANTITIES))
 
 _knobs = itemgetter(*map(StepRecord._fields.index, ("dtype", "scaler", "target_gain", "loss_gain")))
 
-_K = TypeVar("_K")
-
-MOST_SERIES = 128
-"""A loop that makes up a new metric name at each step must not eat the memory."""
-MOST_OPTIMIZERS = 16
 MOST_NAMES = 10_000
-RATE_SECONDS = 5.0
-RATE_SPACING = 0.1
-
-
-@dataclass(slots=True)
-class Span:
-    """Where something was seen: how many records, the first and the last step."""
-
-    count: int
-    first: int
-    last: int
-
-
-class _Optimizer:
-    """What is remembered of one optimizer between its steps."""
-
-    __slots__ = ("last", "name", "series", "skipped")
-
-    def __init__(self, name: str | None) -> None:
-        self.name = name
-        self.last: StepRecord | None = None
-        self.series: list[History | None] = [None] * len(QUANTITIES)
-        self.skipped = 0
 
 
 class Run:
@@ -72,7 +34,6 @@ class Run:
     def __init__(self) -> None:
         self.info: RunInfo | None = None
         self.end: RunEnd | None = None
-        self.first: StepRecord | None = None
         self.last: StepRecord | None = None
         self.tensors: TensorStats | None = None
         self.steps = 0
@@ -90,19 +51,15 @@ class Run:
         """Where each fact of the hook was seen."""
         self.modes: dict[tuple[str | None, str | None], Span] = {}
         """Where which dtype and scaler ("dynamic", "static", "off", None) were in force."""
-        self.series: dict[str, History] = {}
         self.events = EventLog()
         self.scale = ScaleTrack()
         self.bursts = BurstLedger()
         self._marks = Marks()
         self._narrator = Narrator(self.events)
-        self._optimizers: dict[str | None, _Optimizer] = {}
+        self._series = SeriesSet()
+        self._timing = Timing()
         self._last_nonfinite = -1
         self._last_turn: tuple[int, str] | None = None
-        self._rate: deque[tuple[float, int]] = deque(maxlen=round(RATE_SECONDS / RATE_SPACING) + 1)
-        self._rate_due = float("-inf")
-        self._overhead_seconds = 0.0
-        self._watched_seconds = 0.0
 
     def add(self, record: Record) -> None:
         """Take one record in."""
@@ -126,6 +83,16 @@ class Run:
     # What the front ends ask for.
 
     @property
+    def first(self) -> StepRecord | None:
+        """The first step that was recorded."""
+        return self._timing.first
+
+    @property
+    def series(self) -> dict[str, History]:
+        """All series by name: "loss", "scale", "grad_norm:Adam 2", "metrics.accuracy"."""
+        return self._series.all
+
+    @property
     def skipped_steps(self) -> Sequence[int]:
         """The numbers of the skipped steps, counted from 0."""
         return self._marks.skipped_steps
@@ -133,12 +100,12 @@ class Run:
     @property
     def skipped_by(self) -> dict[str, int]:
         """How many steps of each optimizer were skipped; one without a name counts as ""."""
-        return {name or "": known.skipped for name, known in self._optimizers.items()}
+        return {name or "": known.skipped for name, known in self._series.optimizers.items()}
 
     @property
     def optimizers(self) -> list[str]:
         """Their names, in the order in which they first stepped."""
-        return [name or "" for name in self._optimizers]
+        return [name or "" for name in self._series.optimizers]
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -150,33 +117,16 @@ class Run:
         return self._marks.between(first, last)
 
     def named(self, quantity: str) -> list[tuple[str, History]]:
-        """The series of one quantity, one an optimizer: label and history.
-
-        The label is the optimizer's name, or the quantity where there is only one.
-        """
-        if quantity not in QUANTITIES:
-            found = self.series.get(quantity)
-            return [] if found is None else [(quantity, found)]
-        slot = QUANTITIES.index(quantity)
-        pairs = [(name, known.series[slot]) for name, known in self._optimizers.items()]
-        present = [(name or quantity, history) for name, history in pairs if history is not None]
-        return [(quantity, present[0][1])] if len(present) == 1 else present
+        """The series of one quantity, one an optimizer: label and history."""
+        return self._series.named(quantity)
 
     def steps_per_second(self) -> float | None:
         """Over the last few seconds of the records' own clock."""
-        if len(self._rate) < 2 or self.last is None:
-            return None
-        time, steps = self._rate[0]
-        seconds = self.last.time - time
-        return (self.steps - steps) / seconds if seconds > 0 else None
+        return self._timing.recent_rate()
 
     def rate(self) -> float | None:
         """Steps a second over the whole run."""
-        if self.first is None or self.last is None:
-            return None
-        seconds = self.last.time - self.first.time
-        steps = self.last.step - self.first.step
-        return steps / seconds if seconds > 0 and steps > 0 else None
+        return self._timing.whole_rate()
 
     def steps_until_growth(self) -> int | None:
         """How many more steps without an overflow the scale needs to grow."""
@@ -190,9 +140,7 @@ class Run:
 
     def overhead(self) -> float | None:
         """Share of the run's time that was spent in ampwatch."""
-        if self._watched_seconds <= 0:
-            return None
-        return self._overhead_seconds / self._watched_seconds
+        return self._timing.overhead()
 
     def summary(self) -> dict[str, Any]:
         """The run in one object, as ``--json`` prints it; findings are the session's to add."""
@@ -217,7 +165,9 @@ class Run:
 
     def _final_loss(self) -> float | None:
         """The latest loss that was seen: not every optimizer has one."""
-        known = [o.last for o in self._optimizers.values() if o.last and o.last.loss is not None]
+        known = [
+            o.last for o in self._series.optimizers.values() if o.last and o.last.loss is not None
+        ]
         return max(known, key=lambda record: record.step).loss if known else None
 
     # How a step is taken in; every line here runs once a step.
@@ -225,14 +175,10 @@ class Run:
     def _step(self, record: StepRecord) -> None:
         last = self.last
         step = record.step
-        if last is None:
-            self.first = record
-        elif step < last.step:
+        if last is not None and step < last.step:
             self.disordered += 1
             return
-        known = self._optimizers.get(record.optimizer)
-        if known is None:
-            known = self._new_optimizer(record.optimizer)
+        known = self._series.optimizer(record.optimizer)
         before = known.last
         if before is not None and _knobs(before) != _knobs(record):
             self._turned(before, record)
@@ -241,15 +187,15 @@ class Run:
             self._scale_changed(step, change)
         self.records += 1
         self.steps = step + 1
-        self._keep(known, record)
-        if last is not None and record.overhead is not None:
-            self._spent(last, record, record.overhead)
-        if record.time >= self._rate_due:
-            self._rate.append((record.time, self.steps))
-            self._rate_due = record.time + RATE_SPACING
+        self._series.keep(known, record)
+        self._timing.see(record)
+        note(self.modes, (record.dtype, record.scaler), step)
+        for fact in record.facts:
+            note(self.facts, fact, step)
+        self._narrator.optimizers = len(self._series.optimizers)
         self.last = known.last = record
         if record.skipped:
-            self._skipped(known, record)
+            self._skipped(known, record, before)
         else:
             if self.bursts.attentive:
                 self.bursts.taken(record)
@@ -258,70 +204,14 @@ class Run:
                 self._nonfinite(record)
                 self._narrator.nonfinite_taken(record)
 
-    def _keep(self, known: _Optimizer, record: StepRecord) -> None:
-        """Add the record's numbers to the series."""
-        step = record.step
-        series = known.series
-        fields: tuple[Any, ...] = record
-        for slot, index in _SLOTS:
-            value = fields[index]
-            if value is not None:
-                history = series[slot]
-                if history is None:
-                    history = self._new_series(known, slot)
-                history.add(step, value)
-        if record.scale is not None:
-            self._run_series("scale").add(step, record.scale)
-        if record.overhead is not None:
-            self._run_series("overhead").add(step, record.overhead)
-        if record.metrics:
-            for name, value in record.metrics.items():
-                if f"metrics.{name}" in self.series or len(self.series) < MOST_SERIES:
-                    self._run_series(f"metrics.{name}").add(step, value)
-        mode = self.modes.get((record.dtype, record.scaler))
-        if mode is None:
-            _note(self.modes, (record.dtype, record.scaler), step)
-        else:
-            mode.count += 1
-            mode.last = step
-        for fact in record.facts:
-            _note(self.facts, fact, step)
-
-    def _run_series(self, name: str) -> History:
-        history = self.series.get(name)
-        if history is None:
-            history = self.series[name] = History()
-        return history
-
-    def _new_series(self, known: _Optimizer, slot: int) -> History:
-        first = known is next(iter(self._optimizers.values()))
-        name = QUANTITIES[slot] if first else f"{QUANTITIES[slot]}:{known.name or 'unnamed'}"
-        history = known.series[slot] = self.series[name] = History()
-        return history
-
-    def _new_optimizer(self, name: str | None) -> _Optimizer:
-        if len(self._optimizers) >= MOST_OPTIMIZERS:
-            # They share what is left rather than the memory growing.
-            name = next(reversed(self._optimizers))
-            return self._optimizers[name]
-        known = self._optimizers[name] = _Optimizer(name)
-        self._narrator.optimizers += 1
-        return known
-
-    def _spent(self, last: StepRecord, record: StepRecord, overhead: float) -> None:
-        seconds = record.time - last.time
-        if seconds > 0 and overhead - overhead == 0:
-            self._watched_seconds += seconds
-            self._overhead_seconds += seconds * overhead
-
-    def _skipped(self, known: _Optimizer, record: StepRecord) -> None:
+    def _skipped(self, known: Optimizer, record: StepRecord, before: StepRecord | None) -> None:
         steps = self._marks.skipped_steps
         if not steps or steps[-1] != record.step:
             self.skipped += 1
             self._marks.skip(record.step)
         known.skipped += 1
         self._nonfinite(record)
-        self._narrator.skipped(self.bursts.skipped(record, self.scale))
+        self._narrator.skipped(self.bursts.skipped(record, self.scale, before))
 
     def _nonfinite(self, record: StepRecord) -> None:
         if record.step != self._last_nonfinite:
@@ -354,15 +244,6 @@ class Run:
         self._narrator.scale_changed(step, change, initial)
         if change.kind == "set":
             self._marks.knob(step, f"scale {scale_words(change.after)}")
-
-
-def _note(spans: dict[_K, Span], key: _K, step: int) -> None:
-    span = spans.get(key)
-    if span is not None:
-        span.count += 1
-        span.last = step
-    elif len(spans) < MOST_SERIES:
-        spans[key] = Span(1, step, step)
 
 
 def _harder(before: StepRecord, record: StepRecord) -> bool:

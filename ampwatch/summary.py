@@ -49,7 +49,7 @@ def _ending(run: Run) -> str:
     status = "still running" if run.end is None else run.end.status
     text = f"{status} after {count_words(run.steps, 'step')}"
     if run.first is not None and run.last is not None and run.last.time > run.first.time:
-        text += f" in {seconds_words(run.last.time)}"
+        text += f" in {seconds_words(run.last.time - run.first.time)}"
     rate = run.rate()
     if rate is not None:
         text += f" ({rate_words(rate)})"

@@ -45,7 +45,9 @@ def count_words(count: int, noun: str) -> str:
 
 
 def seconds_words(seconds: float) -> str:
-    """How long: 4 s, 1 min 05 s, 2 h 10 min."""
+    """How long: 0.4 s, 12 s, 1 min 05 s, 2 h 10 min."""
+    if 0 < seconds < 1:
+        return f"{seconds:.1f} s"
     whole = max(0, round(seconds))
     if whole < 60:
         return f"{whole} s"

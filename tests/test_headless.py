@@ -110,7 +110,7 @@ def test_a_run_ends_with_a_summary_on_stderr() -> None:
     assert (code, out, job.calls) == (0, "", ["start"])
     summary = err[err.index("ampwatch: finished") :]
     assert summary.splitlines() == [
-        "ampwatch: finished after 2 steps in 0 s (10/s)",
+        "ampwatch: finished after 2 steps in 0.1 s (10/s)",
         "  float16, scaler dynamic, final scale 2^15 (32768)",
         "  skipped 1 of 2 steps (50 %)",
         "  inf or NaN came from w (1)",

@@ -20,7 +20,9 @@ from ampwatch.record import (
     to_json,
 )
 from ampwatch.rules import RULES
-from ampwatch.run import MOST_OPTIMIZERS, MOST_SERIES, Run
+from ampwatch.run import Run
+from ampwatch.series import MOST_OPTIMIZERS, MOST_SERIES
+from ampwatch.spans import MOST_KEYS
 
 INFO = RunInfo("toy", 0.0, scaler=ScalerInfo("dynamic", 1024.0, 2.0, 0.5, 100))
 
@@ -252,8 +254,8 @@ def test_made_up_names_do_not_fill_the_memory() -> None:
         )
     assert len(run.optimizers) <= MOST_OPTIMIZERS
     assert len(run.series) <= MOST_SERIES + 8 * MOST_OPTIMIZERS
-    assert len(run.facts) <= MOST_SERIES
-    assert len(run.modes) <= MOST_SERIES
+    assert len(run.facts) <= MOST_KEYS
+    assert len(run.modes) <= MOST_KEYS
     assert len(run.events) <= 1000
 
 

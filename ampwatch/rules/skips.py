@@ -48,7 +48,7 @@ def _growth_probe(run: Run) -> Iterator[Finding]:
     yield Finding(
         "growth-probe-skip",
         "info",
-        f"{count_words(tally.skips, 'step')} skipped right after the scale had grown{rhythm}",
+        f"{count_words(tally.skips, 'step')} skipped because the scale had grown too far{rhythm}",
         tally.first,
         tally.last,
         tally.skips,

@@ -78,6 +78,18 @@ def test_one_large_batch_is_a_lone_overflow() -> None:
     assert "at step 60" in findings["lone-overflow"].message
 
 
+def test_a_skip_some_steps_after_growth_to_the_limit_is_a_probe() -> None:
+    loop = ScalerLoop(4096.0, growth_interval=40).train([4.0] * 51 + [8.5] + [4.0] * 20)
+    assert loop.skips == [51]
+    assert list(found(loop.records)) == ["growth-probe-skip"]
+
+
+def test_a_large_batch_some_steps_after_growth_far_from_the_limit_is_lone() -> None:
+    loop = ScalerLoop(4096.0, growth_interval=40).train([0.5] * 51 + [100.0] + [0.5] * 20)
+    assert loop.skips == [51]
+    assert list(found(loop.records)) == ["lone-overflow"]
+
+
 def test_a_skip_long_after_growth_is_no_probe() -> None:
     loop = ScalerLoop(4096.0, growth_interval=100).train([1.0] * 160 + [100.0] + [1.0] * 60)
     assert loop.skips == [160]
