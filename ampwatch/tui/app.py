@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from ampwatch.controls import Controls
@@ -18,7 +19,7 @@ from ampwatch.tui.keys import WALK, all_bindings
 from ampwatch.tui.knobs import TURN_BY_NAME, Knobs, why_not
 from ampwatch.tui.look import Look
 from ampwatch.tui.main_screen import MainScreen
-from ampwatch.tui.pace import Pace
+from ampwatch.tui.pace import Pace, catch_up
 from ampwatch.tui.palette import WithPalette
 from ampwatch.tui.panels import loss
 from ampwatch.tui.panels.tensors import Table
@@ -29,8 +30,7 @@ from ampwatch.tui.rows import Rows
 from ampwatch.tui.tab_strip import TabStrip
 from ampwatch.tui.themes import DARK, THEMES
 
-CATCH_UP_SECONDS = 0.1
-"""How long one frame may take in records that have piled up: a long log, a fast loop."""
+SECONDS_TO_READ = 6.0
 
 
 class DashboardApp(WithPalette):
@@ -56,6 +56,7 @@ class DashboardApp(WithPalette):
         self.look = Look()
         self._knobs = Knobs(controls)
         self._pace = Pace.from_environment()
+        self._said = ("", 0.0)
         self._quitting = Quitting(job)
         self._main = MainScreen(session, controls, job, self.look, name)
         for theme in THEMES:
@@ -72,7 +73,10 @@ class DashboardApp(WithPalette):
 
     def take_frame(self) -> None:
         """Take in what came and show it."""
-        came = self._pump()
+        came, notices = catch_up(self.session)
+        for notice in notices:
+            if notice.refused and notice.text:
+                self._say(notice.text, refused=True)
         self._main.sync(panels=came, note=self._quitting.note())
 
     def _frame(self) -> None:
@@ -86,21 +90,13 @@ class DashboardApp(WithPalette):
             wait = POLL  # somebody waits
         self.set_timer(wait, self._frame)
 
-    def _pump(self) -> bool:
-        """Whether anything came that changes a panel."""
-        came = False
-        until = time.monotonic() + CATCH_UP_SECONDS
-        while True:
-            change = self.session.pump()
-            came = came or bool(change)
-            for notice in change.notices:
-                if notice.refused and notice.text:
-                    self._say(notice.text, refused=True)
-            if not self.session.backlog or time.monotonic() >= until:
-                return came
-
     def _say(self, text: str, *, refused: bool = False) -> None:
-        self.notify(text, severity="warning" if refused else "information", timeout=6, markup=False)
+        """Show a sentence; the same one is not piled up by a key that is held down."""
+        now = time.monotonic()
+        if text != self._said[0] or now - self._said[1] > SECONDS_TO_READ:
+            self._said = (text, now)
+            kind: SeverityLevel = "warning" if refused else "information"
+            self.notify(text, severity=kind, timeout=SECONDS_TO_READ, markup=False)
 
     def _redraw(self) -> None:
         self._main.sync(panels=True, note=self._quitting.note())

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
+
+from ampwatch.record import Notice
+from ampwatch.session import Session
 
 FRAMES_A_SECOND = 4.0
 MOST_FRAMES_A_SECOND = 10.0
 SHARE_OF_A_CORE = 0.10
 LONGEST_WAIT = 0.5  # seconds; a frame that was very dear must not make the screen look dead
+CATCH_UP_SECONDS = 0.1
+"""How long one frame may take in records that have piled up: a long log, a fast loop."""
+
+
+def catch_up(session: Session) -> tuple[bool, list[Notice]]:
+    """Take in what came, for a while: whether anything did, and what was said."""
+    came = False
+    notices: list[Notice] = []
+    until = time.monotonic() + CATCH_UP_SECONDS
+    while True:
+        change = session.pump()
+        came = came or bool(change)
+        notices += change.notices
+        if not session.backlog or time.monotonic() >= until:
+            return came, notices
 
 
 def wanted_rate(text: str | None) -> float:

@@ -29,7 +29,7 @@ def waiting_for(run: Run, job_state: str | None, seconds: float) -> tuple[str, s
             "finished": "The script ended without an optimizer step.",
             "stopped": "The script was stopped before its first optimizer step.",
         }[job_state]
-        more = "Its output is on the Output tab." if job_state == "failed" else LOOKED_FOR
+        more = "Press 4 for what it printed." if job_state == "failed" else LOOKED_FOR
         return headline, more
     if job_state == "stopping":
         return "Stopping before the first optimizer step.", ""

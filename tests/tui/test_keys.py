@@ -126,6 +126,7 @@ async def test_a_knob_of_an_ended_run_answers_why_not() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await frame(app)
         await pilot.press("t")
+        await pilot.press("t", "g", "t")  # a key held down does not pile its answers up
         assert messages(app) == ["The training has ended. Press r to start it again."]
         assert job.requests == []
 
