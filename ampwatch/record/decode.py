@@ -165,7 +165,13 @@ _STEP_READERS = {
 
 
 # One is read every step: where a field goes, the type that needs no further look, and the reader.
-_PLAIN: dict[Callable[[Any], Any], type] = {_number: float, _truth: bool}
+_PLAIN: dict[Callable[[Any], Any], type] = {
+    _number: float,
+    _truth: bool,
+    _text: str,
+    _integer: int,
+    _count: int,
+}
 _STEP_FIELDS: dict[str, tuple[int, type | None, Callable[[Any], Any]]] = {
     name: (slot, _PLAIN.get(read), read) for slot, (name, read) in enumerate(_STEP_READERS.items())
 }
@@ -178,7 +184,15 @@ def _step(body: Mapping[str, Any]) -> StepRecord:
         field = _STEP_FIELDS.get(name)
         if field is not None and value is not None:
             slot, plain, read = field
-            values[slot] = value if type(value) is plain else read(value)
+            kind = type(value)
+            # Nearly every value passes here without a call, which is half the time of reading it.
+            if (
+                kind is not plain
+                or (kind is int and not 0 <= value <= LARGEST)
+                or (kind is str and not value.isascii())
+            ):
+                value = read(value)
+            values[slot] = value
     if values[0] is None or values[1] is None:
         raise KeyError("step" if values[0] is None else "time")
     return StepRecord._make(values)
