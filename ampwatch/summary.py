@@ -37,7 +37,7 @@ def summary_text(session: Session) -> str:
     if session.findings:
         lines.append("findings")
         lines.extend(f"  {line}" for line in map(_finding_line, session.findings))
-    noted = [event for event in run.events if event.severity != "info" or event.kind == "knob"]
+    noted = [event for event in run.events if _of_note(event)]
     if noted:
         left = len(noted) - MOST_EVENTS
         lines.append("events of note" + (f" (the last of {len(noted):,})" if left > 0 else ""))
@@ -100,6 +100,11 @@ def _by_optimizer(run: Run) -> str:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.severity:<8}{finding.rule}: {finding.message}"
+
+
+def _of_note(event: Event) -> bool:
+    """How it ended stands at the top already; growth and the like are the normal rhythm."""
+    return event.kind != "failed" and (event.severity != "info" or event.kind == "knob")
 
 
 def _event_line(event: Event) -> str:
