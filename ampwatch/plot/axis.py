@@ -27,7 +27,8 @@ SAME = 1e-12
 LONG = 10
 """Characters a label may have where shorter ones would not tell the ticks apart."""
 GOOD = (1, 2, 5)
-EVERY = (1, 2, 4, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+EVERY_DECADE = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+EVERY_DOUBLING = tuple(2**power for power in range(12))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,13 @@ def _log2(lo: float, hi: float, most_ticks: int) -> Axis:
 
 
 def _powers(low: int, high: int, most_ticks: int) -> list[tuple[float, str]]:
-    exponents = _thin(range(low, high + 1), most_ticks)
+    exponents = _thin(range(low, high + 1), EVERY_DOUBLING, most_ticks)
     return [(exponent, labels.power_of_two(exponent)) for exponent in exponents]
 
 
-def _thin(exponents: Sequence[int], most_ticks: int) -> list[int]:
+def _thin(exponents: Sequence[int], spacings: Sequence[int], most_ticks: int) -> list[int]:
     """The multiples of a good number among consecutive exponents, or only the two ends."""
-    for every in EVERY:
+    for every in spacings:
         chosen = [exponent for exponent in exponents if exponent % every == 0]
         if len(chosen) <= most_ticks:
             break
@@ -124,7 +125,10 @@ def _log10(lo: float, hi: float, most_ticks: int) -> Axis:
     if len(rungs) <= most_ticks:
         ticks = [(at, labels.decimal(digit, power, 5)) for at, digit, power in rungs]
     elif len(powers) >= 2:
-        ticks = [(float(power), labels.power_of_ten(power)) for power in _thin(powers, most_ticks)]
+        ticks = [
+            (float(power), labels.power_of_ten(power))
+            for power in _thin(powers, EVERY_DECADE, most_ticks)
+        ]
     else:
         ticks = [
             (at, labels.decimal(digit, power, 5)) for at, digit, power in (rungs[0], rungs[-1])

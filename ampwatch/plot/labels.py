@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST = 7
+LONGEST = 6
 """Characters from which on a decimal number gives way to a power of ten."""
 SIGNIFICANT = 4
 UNITS = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))

@@ -10,7 +10,7 @@ from ampwatch.plot import labels
 
 FEWEST = 10
 """A run's first steps do not fill the width at once, or the axis would change with each step."""
-FINE = 12
+FINE = 8
 """Parts of the window to which its ends are rounded."""
 GAP = 4
 """Cells between labels."""
