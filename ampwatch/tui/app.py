@@ -31,6 +31,7 @@ from ampwatch.tui.tab_strip import TabStrip
 from ampwatch.tui.themes import DARK, THEMES
 
 SECONDS_TO_READ = 6.0
+FIRST_STEP_POLL = 0.1
 
 
 class DashboardApp(WithPalette):
@@ -88,6 +89,8 @@ class DashboardApp(WithPalette):
         wait = self._pace.wait(time.process_time())
         if self._quitting.asked or (self.session.backlog and self.job is None):
             wait = POLL  # somebody waits
+        elif not self.session.run.steps:
+            wait = FIRST_STEP_POLL  # such a frame costs nothing, and somebody waits as well
         self.set_timer(wait, self._frame)
 
     def _say(self, text: str, *, refused: bool = False) -> None:

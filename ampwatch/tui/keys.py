@@ -12,7 +12,7 @@ SCREEN = (
         "z",
         "window",
         "Window",
-        tooltip="Plot the whole run, the last 1000 or the last 100 steps",
+        tooltip="Plot all steps, the last 1000 or the last 100",
         id="screen.window",
     ),
     Binding(

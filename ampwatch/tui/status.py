@@ -125,8 +125,11 @@ def lower_line(run: Run, panel: Controls) -> list[Field]:
     for knob, word in ((controls.TARGET_GAIN, "targets"), (controls.LOSS_GAIN, "loss gain")):
         if panel.value(knob) != knob.neutral:
             fields.append(Field(70, word, gain(panel.value(knob)), "bold $text-warning"))
-    if last.overhead is not None:
-        fields.append(Field(30, "overhead", percent(last.overhead)))
+    overhead = run.overhead()
+    if overhead is None:
+        overhead = last.overhead
+    if overhead is not None:
+        fields.append(Field(30, "overhead", percent(overhead)))
     for name, value in list(last.metrics.items())[:MOST_METRICS]:
         fields.append(Field(20, shorten(name, 16), figure(value)))
     if last.lr is not None:

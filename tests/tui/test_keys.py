@@ -268,3 +268,17 @@ async def test_a_picture_that_cannot_be_saved_says_why(tmp_path, monkeypatch) ->
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("x")
         assert "could not be saved" in messages(app)[-1]
+
+
+async def test_the_palette_opens_and_runs_what_is_chosen() -> None:
+    job = trained()
+    app = dashboard(job)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await frame(app)
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.3)
+        await pilot.press(*"gradients")
+        await pilot.pause(0.5)
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        assert job.requests == [Request("inject", None)]
