@@ -42,6 +42,11 @@ class Canvas:
             self.codes[row, column:end] = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
             self.styles[row, column:end] = NUMBER[style]
 
+    def is_free(self, row: int, column: int, length: int) -> bool:
+        """Whether so many blank cells are there."""
+        cells = self.codes[row, column : column + length]
+        return len(cells) == length and bool((cells == BLANK).all())
+
     def paint(self, codes: Codes, style: str) -> None:
         """Cells over the upper rows of the canvas; blanks cover nothing."""
         used = codes != BLANK

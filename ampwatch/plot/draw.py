@@ -20,7 +20,8 @@ from ampwatch.plot.step_axis import StepAxis, step_axis
 from ampwatch.plot.text import cut, plain
 
 MOST_TICKS = 7
-ROWS_TO_A_TICK = 3
+ROWS_TO_A_TICK, ROWS_FOR_3_TICKS = 3, 5
+LONGEST_KNOB = 24
 LEAST_ROWS_WITH_LANE = 3
 """Fewer rows are not shared with a lane for the marks of skipped steps."""
 NOT_HERE = "nothing measured in these steps"
@@ -66,7 +67,8 @@ def _plan(spec: PlotSpec, columns: int, rows: int) -> _Plan:
     marks = scene.marked(spec.marks, steps, columns)
     lane = 1 if len(marks.skips) and rows >= LEAST_ROWS_WITH_LANE else 0
     span = scene.span(spec, drawn)
-    most = max(2, min(MOST_TICKS, (rows - lane) // ROWS_TO_A_TICK + 1))
+    least = 2 if rows - lane < ROWS_FOR_3_TICKS else 3
+    most = max(least, min(MOST_TICKS, (rows - lane) // ROWS_TO_A_TICK + 1))
     axis = value_axis(spec.axis, *span, most, spec.floor_zero) if span else bare_axis(spec.axis)
     return _Plan(spec, steps, columns, rows, drawn, marks, axis, lane)
 
@@ -111,7 +113,7 @@ def _painted(plan: _Plan, ascii_only: bool) -> Canvas:
     if not any(columns.bad.any() or np.isfinite(columns.hi).any() for columns in plan.drawn):
         _say_empty(canvas, spec, ascii_only)
         return canvas
-    for column in plan.marks.knobs.tolist():
+    for column in plan.marks.knobs:
         canvas.column(column, plan.rows, sign.knob, "knob")
     if plan.axis.ticks:
         _reference_lines(canvas, plan, sign.line)
@@ -123,6 +125,8 @@ def _painted(plan: _Plan, ascii_only: bool) -> Canvas:
         kind = number % len(CURVE_STYLES)
         canvas.paint(characters(code, ascii_only, kind), CURVE_STYLES[kind])
         bad |= columns.bad.reshape(-1, ACROSS).any(axis=1)
+    for column, words in plan.marks.knobs.items():
+        _name_knob(canvas, column, plain(words, ascii_only))
     canvas.put(plan.rows - 1, plan.marks.skips, sign.skip, "skip")
     canvas.put(0, np.flatnonzero(bad), sign.bad, "bad")
     return canvas
@@ -152,6 +156,15 @@ def _reference_lines(canvas: Canvas, plan: _Plan, sign: str) -> None:
     for place in plan.axis.place(values).tolist():
         if 0 <= place <= 1:
             canvas.row(round((1 - place) * dots) // DOWN, sign, "line")
+
+
+def _name_knob(canvas: Canvas, column: int, words: str) -> None:
+    """Say beside a knob's line what it was turned to, in the highest place that is free."""
+    if words and len(words) <= LONGEST_KNOB:
+        for row in range(canvas.rows // 2):
+            if canvas.is_free(row, column + 1, len(words) + 1):
+                canvas.write(row, column + 1, words, "knob")
+                return
 
 
 def _say_empty(canvas: Canvas, spec: PlotSpec, ascii_only: bool) -> None:

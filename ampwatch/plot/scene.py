@@ -44,26 +44,28 @@ def span(spec: PlotSpec, drawn: list[Columns]) -> tuple[float, float] | None:
     return min([low, *near]), max([high, *near])
 
 
-def marked(marks: tuple[Mark, ...], steps: StepAxis, columns: int) -> Marked:
+@dataclass(frozen=True, slots=True)
+class Marked:
     """The columns that hold marks."""
+
+    skips: npt.NDArray[np.intp]
+    knobs: dict[int, str]
+    """With what the latest knob of the column was turned to."""
+
+
+def marked(marks: tuple[Mark, ...], steps: StepAxis, columns: int) -> Marked:
+    """Where the marks of a plot are; those outside its steps are nowhere."""
     lo, hi = steps.lo, steps.hi
     skips: set[int] = set()
-    knobs: set[int] = set()
+    knobs: dict[int, str] = {}
     for mark in marks:
         if lo <= mark.step <= hi:
             column = (mark.step - lo) * columns // (hi - lo + 1)
-            (skips if mark.kind == "skip" else knobs).add(column)
-    return Marked(_columns(skips), _columns(knobs))
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    skips: npt.NDArray[np.intp]
-    knobs: npt.NDArray[np.intp]
-
-
-def _columns(found: set[int]) -> npt.NDArray[np.intp]:
-    return np.fromiter(found, dtype=np.intp, count=len(found))
+            if mark.kind == "skip":
+                skips.add(column)
+            else:
+                knobs[column] = mark.text
+    return Marked(np.fromiter(skips, dtype=np.intp, count=len(skips)), knobs)
 
 
 def _positive(columns: Columns) -> Columns:

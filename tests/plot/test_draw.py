@@ -149,6 +149,24 @@ def test_a_knob_is_a_dotted_line_down_its_own_column() -> None:
     assert len(found) == HEIGHT - 3 - 1  # all rows but the one with the curve
 
 
+def test_a_knob_says_what_it_was_turned_to_where_there_is_room() -> None:
+    marks = (Mark(20, "knob", "bfloat16"), Mark(60, "knob", "float16"), Mark(95, "knob", "float32"))
+    text = draw(spec([1.0] * 100, marks=marks), WIDTH, HEIGHT).text
+    assert "┊bfloat16 " in text.splitlines()[1]
+    assert "┊float16 " in text.splitlines()[1]
+    assert "float32" not in text
+
+
+def test_the_name_of_a_knob_covers_no_curve() -> None:
+    marks = (Mark(40, "knob", "bfloat16"),)
+    values = [0.0] * 21 + [9.0] * 80
+    with_name, without = (
+        draw(spec(values, marks=each), WIDTH, HEIGHT) for each in (marks, (Mark(40, "knob"),))
+    )
+    assert "bfloat16" in with_name.text.splitlines()[2]
+    assert curve_cells(with_name) == curve_cells(without)
+
+
 def test_marks_outside_the_window_are_left_out() -> None:
     marks = (Mark(-1, "skip"), Mark(5000, "skip"), Mark(10**40, "knob"), Mark(-(10**40), "knob"))
     picture = draw(spec([1.0] * 100, marks=marks), WIDTH, HEIGHT)
