@@ -20,8 +20,8 @@ from ampwatch.record import Notice, Record, RunEnd, StepRecord, from_json
 from ampwatch.settings import Settings
 
 INTERRUPTED = 128 + signal.SIGINT
-INTERRUPT_AFTER = 0.7
-KILL_AFTER = 1.7
+INTERRUPT_AFTER = 0.6
+KILL_AFTER = 1.4
 """Seconds after which a script that does not stop is interrupted, and killed: quitting must end
 within two seconds."""
 TEARDOWN_SECONDS = 5.0

@@ -163,6 +163,29 @@ def test_multiprocessing_works(folder: Path, method: str) -> None:
     assert ran.job.state == "finished"
 
 
+def test_the_workers_of_a_data_loader_work(folder: Path) -> None:
+    script = write(
+        folder,
+        """
+        import torch
+        from torch.utils.data import DataLoader
+
+        class Squares(torch.utils.data.Dataset):
+            def __len__(self): return 6
+            def __getitem__(self, index):
+                assert torch.utils.data.get_worker_info() is not None
+                return index * index
+
+        if __name__ == "__main__":
+            for batch in DataLoader(Squares(), batch_size=3, num_workers=1):
+                print(batch.tolist())
+        """,
+    )
+    ran = run(script)
+    assert ran.lines == ["[0, 1, 4]", "[9, 16, 25]"]
+    assert ran.job.state == "finished"
+
+
 def test_a_relative_path_and_a_link_are_found_as_python_finds_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
