@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ampwatch.hook import Watch as Watch
-    from ampwatch.hook import hook as hook
+    from ampwatch.watch import Watch as Watch
+    from ampwatch.watch import hook as hook
 
 __version__ = "0.1.0"
 __all__ = ["Watch", "__version__", "hook"]
@@ -17,7 +17,7 @@ def __getattr__(name: str) -> Any:
     if name in ("hook", "Watch"):
         import importlib
 
-        module = importlib.import_module("ampwatch.hook")
+        module = importlib.import_module("ampwatch.watch")
         # Importing the module has put it in the place of the function of its name.
         globals().update(hook=module.hook, Watch=module.Watch)
         return globals()[name]

@@ -96,7 +96,7 @@ class Host:
             return
         keep = True
         if isinstance(record, StepRecord):
-            self.last_step = record.step
+            self.reached(record.step)
             keep = bool(record.skipped)
         line = None
         if self._feed is not None:
@@ -104,6 +104,10 @@ class Host:
             self._feed.put(line, keep=keep)
         if self._log is not None:
             self._log.put(record, line)
+
+    def reached(self, step: int) -> None:
+        """This step has been taken; its record may come later, from a device."""
+        self.last_step = max(self.last_step, step)
 
     def describe(self, **known: Any) -> None:
         """Add to what is known about the run, and tell it."""

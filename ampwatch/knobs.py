@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch.amp import GradScaler
 
 from ampwatch import controls
 from ampwatch.controls import Request, Value
 from ampwatch.probe import private
 from ampwatch.probe.autocast import DTYPES
-from ampwatch.probe.scaler import scale_in_force, switch
-from ampwatch.record import Notice
+from ampwatch.probe.scaler import describe, scale_in_force, switch
+from ampwatch.record import Notice, ScalerInfo
 
 if TYPE_CHECKING:
-    from ampwatch.hook import Watch
+    from ampwatch.loop import Loop
 
 LARGEST_SCALE = 2.0**127
 """The scale is a float32; the next power of two is infinite."""
@@ -26,14 +28,16 @@ class Knobs:
     All of them take effect between two steps, where :meth:`turn` is called.
     """
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self.target_gain = 1.0
         self.target_gain_read = False
         """Whether the loop multiplies its targets by ``watch.target_gain``."""
         self.loss_gain = 1.0
-        self.static_scale: float | None = None
-        """The scale to keep while the scaler is made static."""
+        self._static: dict[int, float] = {}
+        """The scale to keep, by the id of each scaler that was made static."""
+        self._policy: Value = None
+        """What the scaler key was turned to last."""
 
     def turn(self, request: Request) -> Notice | None:
         """Do what is asked, and say what was done or why not."""
@@ -53,26 +57,47 @@ class Knobs:
 
     def start(self, request: Request) -> None:
         """Turn a knob before the first step, when nothing is known of the loop yet."""
+        gain = _gain(request.value)
         if request.knob == controls.DTYPE.name and request.value in DTYPES:
-            self._watch.autocast.override = str(request.value)
-        elif request.knob == controls.TARGET_GAIN.name and _gain(request.value):
-            self.target_gain = _gain(request.value) or 1.0
-        elif request.knob == controls.LOSS_GAIN.name and _gain(request.value):
-            self.loss_gain = _gain(request.value) or 1.0
-        elif request.knob == controls.SCALER.name and self._watch.scaler is not None:
-            self._scaler(request.value)
+            self._loop.autocast.override = str(request.value)
+        elif request.knob == controls.TARGET_GAIN.name and gain is not None:
+            self.target_gain = gain
+        elif request.knob == controls.LOSS_GAIN.name and gain is not None:
+            self.loss_gain = gain
+        elif request.knob == controls.SCALER.name and request.value in controls.SCALER.choices:
+            self._policy = request.value
+
+    def adopted(self, scaler: GradScaler) -> None:
+        """A scaler that comes later is under the same policy."""
+        if self._policy is not None:
+            self._put(scaler, self._policy)
+
+    def new_scale(self, scaler: GradScaler, asked: Any) -> Any:
+        """What to call ``update`` with: the scale to keep, or what the loop asks for itself."""
+        static = self._static.get(id(scaler))
+        if static is None:
+            return asked
+        if asked is not None:
+            self._static[id(scaler)] = float(asked)
+            return asked
+        return static
+
+    def scaler_info(self) -> ScalerInfo | None:
+        """What there is to say of the loop's scaler."""
+        scaler, mode = self._loop.scaler, self.scaler_mode()
+        return None if scaler is None or mode is None else describe(scaler, mode)
 
     def scaler_mode(self) -> str | None:
         """ "dynamic", "static", "off", or None when the loop has no scaler."""
-        scaler = self._watch.scaler
+        scaler = self._loop.scaler
         if scaler is None:
             return None
         if not scaler.is_enabled():
             return "off"
-        return "dynamic" if self.static_scale is None else "static"
+        return "static" if id(scaler) in self._static else "dynamic"
 
     def _dtype(self, value: Value) -> Notice:
-        autocast = self._watch.autocast
+        autocast = self._loop.autocast
         if not autocast.seen:
             return _no(
                 controls.DTYPE,
@@ -88,44 +113,52 @@ class Knobs:
         return Notice(f"autocast lowers to {value} from now on", "dtype", value)
 
     def _scaler(self, value: Value) -> Notice:
-        scaler = self._watch.scaler
+        scaler = self._loop.scaler
         if scaler is None:
             return _no(
                 controls.SCALER,
                 None,
                 "this loop has no GradScaler, so there is no scaler to switch",
             )
-        if value == "off":
-            switch(scaler, on=False)
-            self.static_scale = None
-            return Notice("the scaler is off: gradients come as they are", "scaler", "off")
-        if value not in ("dynamic", "static"):
+        if value not in controls.SCALER.choices:
             return _no(controls.SCALER, self.scaler_mode(), f"there is no scaler {value!r}")
-        if not switch(scaler, on=True):
+        for each in self._loop.scalers():
+            self._put(each, value)
+        if value != "off" and not scaler.is_enabled():
             return _no(controls.SCALER, "off", "this scaler cannot be switched on on this device")
-        if value == "dynamic":
-            self.static_scale = None
-            return Notice("the scaler adapts its scale again", "scaler", "dynamic")
-        scale = scale_in_force(scaler)[0]
-        self.static_scale = float(scale) if scale is not None else private.initial_scale(scaler)
-        return Notice(f"the scale stays at {self.static_scale:g}", "scaler", "static")
+        self._policy = value
+        return Notice(self._scaler_words(scaler), "scaler", value)
+
+    def _put(self, scaler: GradScaler, policy: Value) -> None:
+        if policy != "static":
+            self._static.pop(id(scaler), None)
+        if switch(scaler, on=policy != "off") and policy == "static":
+            self._static[id(scaler)] = _scale_of(scaler)
+
+    def _scaler_words(self, scaler: GradScaler) -> str:
+        mode = self.scaler_mode()
+        if mode == "off":
+            return "the scaler is off: gradients come as they are"
+        if mode == "static":
+            return f"the scale stays at {_scale_of(scaler):g}"
+        return "the scaler adapts its scale again"
 
     def _scale(self, factor: Value) -> Notice:
-        scaler = self._watch.scaler
+        scaler = self._loop.scaler
         if scaler is None or not scaler.is_enabled():
             return _no(controls.SCALE, None, "no scaler is on, so there is no scale to move")
         if not isinstance(factor, (int, float)) or not factor > 0:
             return _no(controls.SCALE, None, f"a scale cannot be multiplied by {factor!r}")
-        scale = scale_in_force(scaler)[0]
-        now = float(scale) if scale is not None else (private.initial_scale(scaler) or 1.0)
-        moved = now * factor
+        moved = _scale_of(scaler) * factor
         if not SMALLEST_SCALE <= moved <= LARGEST_SCALE:
             return _no(
                 controls.SCALE, None, f"a scale of {moved:g} is beyond what float32 can hold"
             )
-        private.multiply_scale(scaler, factor)
-        if self.static_scale is not None:
-            self.static_scale = moved
+        for each in self._loop.scalers():
+            if each.is_enabled():
+                private.multiply_scale(each, factor)
+                if id(each) in self._static:
+                    self._static[id(each)] = _scale_of(each)
         return Notice(f"the scale is moved to {moved:g}", "scale", None)
 
     def _target_gain(self, value: Value) -> Notice:
@@ -150,15 +183,20 @@ class Knobs:
         return Notice(f"the loss is multiplied by {gain:g} before backward", "loss_gain", gain)
 
     def _inject(self) -> Notice:
-        scaler = self._watch.scaler
+        scaler = self._loop.scaler
         if scaler is None or not scaler.is_enabled():
             return _no(
                 controls.INJECT,
                 None,
                 "no scaler is on to catch it: one inf would ruin the weights for good",
             )
-        self._watch.reader.inject = True
+        self._loop.reader.inject = True
         return Notice("one inf goes into the gradients of the next step")
+
+
+def _scale_of(scaler: GradScaler) -> float:
+    scale = scale_in_force(scaler)[0]
+    return float(scale) if scale is not None else (private.initial_scale(scaler) or 1.0)
 
 
 def _gain(value: Value) -> float | None:

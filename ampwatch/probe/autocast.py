@@ -6,68 +6,83 @@ made once, made in a loop, and decorators alike.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.amp.autocast_mode import autocast
 
-from ampwatch.probe.private import autocast_as, autocast_fields
+from ampwatch.probe import private
+from ampwatch.probe.patch import Listeners, Patch
 
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 
 
 class AutocastWatch:
-    """Sees every autocast region that is entered."""
+    """Sees every autocast region that is entered.
 
-    def __init__(self) -> None:
+    Args:
+        failed: is told when torch keeps the context's fields elsewhere.
+    """
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
         self.seen = False
         """Whether the loop has used autocast at all."""
         self.override: str | None = None
         """The dtype regions are made to lower to; None leaves them as they are."""
         self._dtype: str | None = None
-        self._original: Any = None
-        self._wrapper: Any = None
+        self._failed = failed
 
     def open(self) -> None:
-        original = autocast.__enter__
-        watch = self
-
-        def __enter__(context: autocast) -> Any:
-            return watch._enter(context, original)
-
-        self._original, self._wrapper = original, __enter__
-        setattr(autocast, "__enter__", __enter__)  # noqa: B010  (mypy refuses the assignment)
+        _patch.add(self)
 
     def close(self) -> None:
-        """Put the original back, unless somebody else has wrapped it since."""
         self.override = None
-        if autocast.__enter__ is self._wrapper:
-            setattr(autocast, "__enter__", self._original)  # noqa: B010
-        self._wrapper = None
+        _patch.remove(self)
 
     def dtype(self) -> str:
-        """What the last step computed in; the next step starts anew."""
-        seen, self._dtype = self._dtype, None
-        return seen or "float32"
+        """What this step computes in: what the first region it entered lowers to."""
+        return self._dtype or "float32"
 
-    def _enter(self, context: autocast, original: Any) -> Any:
-        dtype, enabled, _ = autocast_fields(context)
-        if not enabled or self._wrapper is None:
-            return original(context)  # a region the script keeps in float32
+    def next_step(self) -> None:
+        self._dtype = None
+
+    def entering(self, context: autocast) -> str | None:
+        """A region is entered; the dtype to enter it with in place of its own, if any."""
+        try:
+            dtype, enabled, _ = private.autocast_fields(context)
+        except Exception as error:
+            self._failed(error)
+            return None
+        if not enabled:
+            return None  # a region the script keeps in float32
         self.seen = True
-        override = self.override
+        if self._dtype is None:
+            own = None if dtype is None else NAMES.get(dtype, str(dtype).removeprefix("torch."))
+            self._dtype = self.override or own
+        return self.override
+
+
+def _wrap(original: Any, listeners: Listeners[AutocastWatch]) -> Any:
+    # With functools.wraps TorchScript finds the source of the original: scripted models may
+    # have autocast regions too, and those are compiled from it.
+    @functools.wraps(original)
+    def __enter__(self: autocast) -> Any:
+        override = None
+        for watch in listeners.all:
+            override = watch.entering(self) or override
         if override is None:
-            if self._dtype is None and dtype is not None:
-                self._dtype = NAMES.get(dtype, str(dtype).removeprefix("torch."))
-            return original(context)
-        self._dtype = override
-        with autocast_as(context, None if override == "float32" else DTYPES[override]):
-            return original(context)
+            return original(self)
+        with private.autocast_as(self, None if override == "float32" else DTYPES[override]):
+            return original(self)
+
+    return __enter__
 
 
-def active() -> bool:
-    """Whether autocast is on just now, for any device."""
-    return torch.is_autocast_enabled("cpu") or (
-        torch.cuda.is_available() and torch.is_autocast_enabled("cuda")
-    )
+_patch: Patch[AutocastWatch] = Patch(
+    read=lambda: autocast.__enter__,
+    write=lambda function: setattr(autocast, "__enter__", function),
+    wrap=_wrap,
+)

@@ -13,42 +13,58 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Roots = Sequence[Tensor]
+from ampwatch.probe.patch import Listeners, Patch
+
+Roots = Sequence[Any]
+"""What a backward pass starts from: tensors, or edges of a graph."""
 
 
 class BackwardWatch:
     """Calls ``before(roots)`` ahead of each backward pass of the loop's own.
 
-    ``before`` returns the tensors to go back from, the same or others in their place.
+    ``before`` returns what to go back from, the same or others in their place.
     """
 
     def __init__(self, before: Callable[[Roots], Roots]) -> None:
-        self._before = before
-        self._running = False
-        self._original: Any = None
-        self._wrapper: Any = None
+        self.before = before
 
     def open(self) -> None:
-        original = torch.autograd.backward
-
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            if self._running or self._wrapper is None:
-                # Re-entrant checkpointing goes back through a part of the graph from inside.
-                return original(tensors, *args, **kwargs)
-            single = isinstance(tensors, Tensor)
-            roots = self._before((tensors,) if single else tuple(tensors))
-            self._running = True
-            try:
-                return original(roots[0] if single else roots, *args, **kwargs)
-            finally:
-                self._running = False
-
-        self._original, self._wrapper = original, backward
-        torch.autograd.backward = backward
+        _patch.add(self)
 
     def close(self) -> None:
-        """Put the original back, unless somebody else has wrapped it since."""
-        if torch.autograd.backward is self._wrapper:
-            torch.autograd.backward = self._original
-        self._wrapper = None
+        _patch.remove(self)
+
+
+def _wrap(original: Any, listeners: Listeners[BackwardWatch]) -> Any:
+    running = False
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        if running or not listeners.all:
+            # Re-entrant checkpointing goes back through a part of the graph from inside.
+            return original(tensors, *args, **kwargs)
+        if isinstance(tensors, Tensor):
+            roots: Roots = (tensors,)
+            for watch in listeners.all:
+                roots = watch.before(roots)
+            tensors = roots[0]
+        elif isinstance(tensors, (list, tuple)):
+            roots = tensors
+            for watch in listeners.all:
+                roots = watch.before(roots)
+            tensors = roots
+        running = True
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            running = False
+
+    return backward
+
+
+def _write(function: Any) -> None:
+    torch.autograd.backward = function
+
+
+_patch: Patch[BackwardWatch] = Patch(lambda: torch.autograd.backward, _write, _wrap)

@@ -9,37 +9,39 @@ from typing import Any
 from torch import Tensor
 
 from ampwatch.probe import private
+from ampwatch.probe.patch import Listeners, Patch
 
 
 class ClipWatch:
-    """Calls ``clipped(parameters, max_norm, total_norm)`` at each clipping by norm."""
+    """Calls ``clipping(parameters, max_norm, total_norm)`` ahead of each clipping by norm."""
 
-    def __init__(self, clipped: Callable[[list[Tensor], float, Tensor], None]) -> None:
-        self._clipped = clipped
-        self._original: Any = None
-        self._wrapper: Any = None
+    def __init__(self, clipping: Callable[[list[Tensor], float, Tensor], None]) -> None:
+        self.clipping = clipping
 
     def open(self) -> None:
-        original = private.clip_function()
-
-        @functools.wraps(original)
-        def clip(
-            parameters: Tensor | Iterable[Tensor],
-            max_norm: float,
-            total_norm: Tensor,
-            *args: Any,
-            **kwargs: Any,
-        ) -> None:
-            given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-            if self._wrapper is not None:
-                self._clipped(given, float(max_norm), total_norm)
-            original(given, max_norm, total_norm, *args, **kwargs)
-
-        self._original, self._wrapper = original, clip
-        private.set_clip_function(clip)
+        _patch.add(self)
 
     def close(self) -> None:
-        """Put the original back, unless somebody else has wrapped it since."""
-        if private.clip_function() is self._wrapper:
-            private.set_clip_function(self._original)
-        self._wrapper = None
+        _patch.remove(self)
+
+
+def _wrap(original: Any, listeners: Listeners[ClipWatch]) -> Any:
+    @functools.wraps(original)
+    def clip(
+        parameters: Tensor | Iterable[Tensor],
+        max_norm: float,
+        total_norm: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if listeners.all:
+            parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+            max_norm = float(max_norm)  # as the original does: it may be a tensor on a device
+            for watch in listeners.all:
+                watch.clipping(parameters, max_norm, total_norm)
+        original(parameters, max_norm, total_norm, *args, **kwargs)
+
+    return clip
+
+
+_patch: Patch[ClipWatch] = Patch(private.clip_function, private.set_clip_function, _wrap)

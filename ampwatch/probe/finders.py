@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
+import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
-from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+
+from ampwatch.probe.patch import Listeners, Patch
 
 
 class ScalerFinder:
@@ -25,30 +26,35 @@ class ScalerFinder:
     """
 
     def __init__(self, found: Callable[[GradScaler], None]) -> None:
-        self._found = found
-        self._original: Any = None
-        self._wrapper: Any = None
+        self.found = found
 
     def open(self) -> None:
-        original = torch.amp.GradScaler.__init__
-
-        @functools.wraps(original)
-        def __init__(scaler: GradScaler, *args: Any, **kwargs: Any) -> None:
-            original(scaler, *args, **kwargs)
-            if self._wrapper is not None:
-                self._found(scaler)
-
-        self._original, self._wrapper = original, __init__
-        setattr(GradScaler, "__init__", __init__)  # noqa: B010  (mypy refuses the assignment)
+        _scalers.add(self)
 
     def close(self) -> None:
-        if GradScaler.__init__ is self._wrapper:
-            setattr(GradScaler, "__init__", self._original)  # noqa: B010
-        self._wrapper = None
+        _scalers.remove(self)
+
+
+def _wrap_constructor(original: Any, listeners: Listeners[ScalerFinder]) -> Any:
+    @functools.wraps(original)
+    def __init__(self: GradScaler, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        for finder in listeners.all:
+            finder.found(self)
+
+    return __init__
+
+
+_scalers: Patch[ScalerFinder] = Patch(
+    read=lambda: GradScaler.__init__,
+    write=lambda function: setattr(GradScaler, "__init__", function),
+    wrap=_wrap_constructor,
+)
 
 
 class OptimizerFinder:
-    """Calls ``before(optimizer, has_closure)`` and ``after`` around each step of any optimizer.
+    """Calls ``before(optimizer, has_closure)`` and ``after(optimizer)`` around each step of any
+    optimizer.
 
     Global hooks: nothing is left on an instance, so nothing of ours is pickled or copied with it,
     and a framework's inner optimizer is seen as well as the one it wraps.
@@ -57,7 +63,7 @@ class OptimizerFinder:
     def __init__(
         self,
         before: Callable[[Optimizer, bool], None],
-        after: Callable[[Optimizer, bool], None],
+        after: Callable[[Optimizer], None],
     ) -> None:
         self._before = before
         self._after = after
@@ -65,10 +71,12 @@ class OptimizerFinder:
 
     def open(self) -> None:
         def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            self._before(optimizer, _has_closure(args, kwargs))
+            # Hooks get step's own arguments, with the optimizer itself in front.
+            closure = args[1] if len(args) > 1 else kwargs.get("closure")
+            self._before(optimizer, callable(closure))
 
         def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            self._after(optimizer, _has_closure(args, kwargs))
+            self._after(optimizer)
 
         self._handles = [
             register_optimizer_step_pre_hook(before),
@@ -80,54 +88,81 @@ class OptimizerFinder:
             self._handles.pop().remove()
 
 
-def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    # Hooks get step's own arguments, with the optimizer itself in front.
-    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-    return callable(closure)
-
-
 class ModelFinder:
-    """Remembers which modules are called until the parameters in question have names."""
+    """Remembers which modules are asked for their parameters, until those have names.
+
+    That is how a model's parameters get into an optimizer. A forward hook would see models too,
+    but a compiled one would be compiled a second time when the hook goes.
+    """
 
     def __init__(self) -> None:
-        self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._handle: Any = None
+        self._asked: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
     def open(self) -> None:
-        if self._handle is not None:
-            return
-
-        def hook(module: nn.Module, args: Any) -> None:
-            self._called.add(module)
-
-        self._handle = register_module_forward_pre_hook(hook)
-
-    def owners(self, parameters: list[Tensor]) -> list[nn.Module]:
-        """The fewest of the called modules that hold all of these parameters that any holds."""
-        missing = {id(parameter) for parameter in parameters}
-        holdings = [
-            (module, {id(parameter) for parameter in module.parameters()} & missing)
-            for module in list(self._called)
-        ]
-        chosen: list[nn.Module] = []
-        while missing and holdings:
-            # Of two that hold as much, the one with fewer modules in it is the nearer wrapper.
-            module, held = max(
-                holdings, key=lambda entry: (len(entry[1] & missing), _outermost(entry[0]))
-            )
-            if not held & missing:
-                break
-            chosen.append(module)
-            missing -= held
-        return chosen
+        _modules.add(self)
 
     def close(self) -> None:
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-        self._called.clear()
+        _modules.remove(self)
+        self._asked.clear()
+
+    def asked(self, module: nn.Module) -> None:
+        self._asked.add(module)
+
+    def owners(self, parameters: list[Tensor]) -> list[nn.Module]:
+        """The fewest modules that hold all of these parameters that any module holds."""
+        missing = {id(parameter) for parameter in parameters}
+        chosen = _cover(list(self._asked), missing)
+        if missing:
+            # Its optimizer was there before us. Only then: this looks at every object there is.
+            chosen += _cover((o for o in gc.get_objects() if _is_module(o)), missing)
+        return chosen
 
 
-def _outermost(module: nn.Module) -> int:
-    """A wrapper of a model holds the same parameters and more modules: names come from inside."""
-    return -sum(1 for _ in module.modules())
+def _is_module(candidate: object) -> bool:
+    return issubclass(type(candidate), nn.Module)  # isinstance would ask proxies for more
+
+
+def _cover(modules: Iterable[nn.Module], missing: set[int]) -> list[nn.Module]:
+    """Modules that hold what is missing, fewest first; takes what they hold out of ``missing``."""
+    holdings = [
+        (module, held)
+        for module in modules
+        if (held := {id(parameter) for parameter in _parameters(module)} & missing)
+    ]
+    # Of two that hold as much, the one with fewer modules in it is the nearer wrapper: DDP and
+    # compiled models hold the same parameters, names come from inside.
+    sizes = {id(module): -sum(1 for _ in module.modules()) for module, _ in holdings}
+    chosen: list[nn.Module] = []
+    while missing and holdings:
+        module, held = max(
+            holdings, key=lambda entry: (len(entry[1] & missing), sizes[id(entry[0])])
+        )
+        if not held & missing:
+            break
+        chosen.append(module)
+        missing -= held
+    return chosen
+
+
+def _parameters(module: nn.Module) -> list[Tensor]:
+    try:
+        return list(module.parameters())
+    except Exception:  # somebody's half-made module
+        return []
+
+
+def _wrap_named_parameters(original: Any, listeners: Listeners[ModelFinder]) -> Any:
+    @functools.wraps(original)
+    def named_parameters(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for finder in listeners.all:
+            finder.asked(self)
+        return original(self, *args, **kwargs)
+
+    return named_parameters
+
+
+_modules: Patch[ModelFinder] = Patch(
+    read=lambda: nn.Module.named_parameters,
+    write=lambda function: setattr(nn.Module, "named_parameters", function),
+    wrap=_wrap_named_parameters,
+)

@@ -11,21 +11,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ampwatch.probe.private import foreach_norm, sparse_values
+from ampwatch.probe.private import foreach_norm
 
 ROW = 4096
-LARGE = 8 * ROW
+LARGE = 4 * ROW
 """torch's CPU kernel adds up squares in float32 from end to end: a million values come out 1e-5
-off. Rows of this length, added up in float64, are as fast and good to 1e-7."""
-
-
-def dense(gradient: Tensor) -> Tensor:
-    """The gradient's values as a real, dense, local tensor that norms can be taken of."""
-    if hasattr(gradient, "to_local"):  # a DTensor: our own part of it, never a collective
-        gradient = gradient.to_local()
-    if gradient.layout is not torch.strided:
-        gradient = sparse_values(gradient)
-    return torch.view_as_real(gradient) if gradient.is_complex() else gradient
+off. Rows of this length, added up in float64, are as fast and good to 2e-7."""
+SMALLEST = 1e-15
+"""Of a smaller norm some squares may have lost digits, or have become 0."""
+CHUNK = 1 << 22
+"""Half-precision gradients are widened this many values at a time, not all at once."""
 
 
 class Reading:
@@ -35,53 +30,80 @@ class Reading:
         index: for each gradient, which of the optimizer's parameters it belongs to.
         gradients: the gradients as dense real tensors; only until the step is over.
         norms: the L2 norm of each, of no dimension, on the gradient's own device.
+        device: where the first gradient lies; None without any.
     """
 
-    __slots__ = ("gradients", "index", "norms")
+    __slots__ = ("device", "gradients", "index", "norms")
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.index: list[int] = []
         self.gradients: list[Tensor] = []
+        odd: list[int] = []
+        index, gradients, float32, strided = (
+            self.index,
+            self.gradients,
+            torch.float32,
+            torch.strided,
+        )
         for position, parameter in enumerate(parameters):
             gradient = parameter.grad
-            if gradient is not None:
-                self.index.append(position)
-                self.gradients.append(dense(gradient.detach()))
-        self.norms = _norms(self.gradients)
+            if gradient is None:
+                continue
+            if gradient.requires_grad:
+                gradient = gradient.detach()
+            if (
+                type(gradient) is not Tensor
+                or gradient.dtype is not float32
+                or gradient.layout is not strided
+            ):
+                gradient = dense(gradient)
+                odd.append(len(gradients))
+            elif gradient.numel() >= LARGE:
+                odd.append(len(gradients))
+            index.append(position)
+            gradients.append(gradient)
+        self.device = gradients[0].device if gradients else None
+        if self.device is None:
+            self.norms: list[Tensor] = []
+        elif self.device.type == "cpu":
+            self.norms = _norms(gradients, odd)
+        elif self.device.type == "cuda":
+            # In float64 squares neither overflow nor lose digits; the pass is bound by memory.
+            self.norms = foreach_norm(gradients, torch.float64)
+        else:
+            self.norms = foreach_norm(gradients, torch.float32)  # some devices have no float64
 
-    @property
-    def device(self) -> torch.device | None:
-        return self.gradients[0].device if self.gradients else None
+
+def dense(gradient: Tensor) -> Tensor:
+    """The gradient's values as a real, dense, local tensor that norms can be taken of."""
+    if hasattr(gradient, "to_local"):  # a DTensor: our own part of it, never a collective
+        gradient = gradient.to_local()
+    if gradient.layout is torch.sparse_coo:
+        gradient = gradient.coalesce().values()  # repeated entries are added up
+    elif gradient.layout is not torch.strided:
+        gradient = gradient.to_dense()
+    return torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
 
 
-def _norms(gradients: list[Tensor]) -> list[Tensor]:
-    plain = [
-        g.dtype is torch.float32 and (g.numel() < LARGE or g.device.type != "cpu")
-        for g in gradients
-    ]
-    if all(plain):
-        return foreach_norm(gradients) if gradients else []
-    norms: list[Tensor] = [_norm(g) if not p else g for g, p in zip(gradients, plain, strict=True)]
-    rest = [position for position, is_plain in enumerate(plain) if is_plain]
+def _norms(gradients: list[Tensor], odd: list[int]) -> list[Tensor]:
+    if not odd:
+        return foreach_norm(gradients)
+    norms = {position: _norm(gradients[position]) for position in odd}
+    rest = [position for position in range(len(gradients)) if position not in norms]
     if rest:
-        for position, norm in zip(
-            rest, foreach_norm([gradients[position] for position in rest]), strict=True
-        ):
-            norms[position] = norm
-    return norms
+        plain = foreach_norm([gradients[position] for position in rest])
+        norms.update(zip(rest, plain, strict=True))
+    return [norms[position] for position in range(len(gradients))]
 
 
 def _norm(gradient: Tensor) -> Tensor:
-    """The L2 norm of one large or unusual gradient, to about 1e-7."""
-    if gradient.numel() == 0:
-        return torch.zeros((), device=gradient.device)
-    if gradient.dtype is not torch.float32:
-        # float16 squares overflow at 256; bfloat16 sums stall. No float64 off the CPU: some
-        # devices have none.
-        return _l2(gradient, torch.float64 if gradient.device.type == "cpu" else torch.float32)
-    if not gradient.is_contiguous():
+    """The L2 norm of one large or unusual gradient on the CPU, to about 2e-7."""
+    if gradient.numel() < LARGE or not gradient.is_contiguous():
         return _l2(gradient, torch.float64)
     flat = gradient.view(-1)
+    if gradient.dtype is not torch.float32:
+        # float16 squares overflow at 256, bfloat16 sums stall.
+        return _l2(torch.stack([_l2(part, torch.float64) for part in torch.split(flat, CHUNK)]))
     whole = flat.numel() // ROW * ROW
     rows: Tensor = torch.linalg.vector_norm(flat[:whole].view(-1, ROW), dim=1)
     if whole < flat.numel():
@@ -89,18 +111,27 @@ def _norm(gradient: Tensor) -> Tensor:
     return _l2(rows, torch.float64)
 
 
-def _l2(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _l2(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     norm: Tensor = torch.linalg.vector_norm(tensor, dtype=dtype)
     return norm
 
 
 def total_norm(norms: Sequence[float]) -> float:
     """The norm of all gradients taken together; inf and NaN come through."""
+    if any(norm != norm for norm in norms):
+        return math.nan  # hypot prefers an infinity
     return math.hypot(*norms)
 
 
+def doubtful(gradient: Tensor, norm: float) -> bool:
+    """Whether float32 squares were too large or too small for this norm to be right."""
+    if norm == 0.0:
+        return gradient.numel() < LARGE  # a large layer that is dead is not looked at twice
+    return not SMALLEST <= norm < math.inf
+
+
 def exact_norm(gradient: Tensor) -> float:
-    """The norm of finite values whose squares overflow float32 (CPU: read at once)."""
+    """The norm of finite values whose squares do not fit float32 (CPU: read at once)."""
     largest = float(gradient.abs().max()) if gradient.numel() else 0.0
     if largest == 0.0 or not math.isfinite(largest):
         return largest

@@ -22,7 +22,7 @@ class Parameters:
 
     def __init__(self) -> None:
         self._models: list[weakref.ref[nn.Module]] = []
-        self._names: dict[int, str] = {}
+        self._names: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self._place: dict[int, int] = {}
         self._made: dict[int, int] = {}
 
@@ -37,23 +37,40 @@ class Parameters:
     def holds(self, model: nn.Module) -> bool:
         return any(ref() is model for ref in self._models)
 
+    def ids(self) -> set[int]:
+        """ids of what the models hold now: layers may have been added."""
+        return {
+            id(parameter)
+            for ref in self._models
+            if (model := ref()) is not None
+            for parameter in model.parameters()
+        }
+
     def _learn(self) -> None:
         alive = [model for ref in self._models if (model := ref()) is not None]
         for model in alive:
             prefix = f"{_model_name(model, alive)}." if len(alive) > 1 else ""
             for name, parameter in model.named_parameters():
-                known = id(parameter)
-                self._names.setdefault(known, prefix + name.replace("_orig_mod.", ""))
-                self._place.setdefault(known, len(self._place))
+                if self._known(parameter) is None:
+                    self._name(parameter, prefix + name.replace("_orig_mod.", ""))
+                    self._place[id(parameter)] = len(self._place)
+
+    def _known(self, parameter: Tensor) -> str | None:
+        # A parameter that is gone may have left its id to another one.
+        ref, name = self._names.get(id(parameter), (None, None))
+        return name if ref is not None and ref() is parameter else None
+
+    def _name(self, parameter: Tensor, name: str) -> str:
+        self._names[id(parameter)] = (weakref.ref(parameter), name)
+        return name
 
     def name(self, parameter: Tensor, group: int, position: int) -> str:
         """Its name in a watched model, or its place in the optimizer."""
-        name = self._names.get(id(parameter))
+        name = self._known(parameter)
         if name is None:
             self._learn()  # a layer may have been added since
-            fallback = f"group{group}.param{position}"
-            name = self._names.setdefault(id(parameter), fallback)
-        return name
+            name = self._known(parameter)
+        return name or self._name(parameter, f"group{group}.param{position}")
 
     def backward_order(self, parameters: Sequence[Tensor]) -> list[int]:
         """Indices into ``parameters``, the one whose gradient is computed first in front.
@@ -70,8 +87,8 @@ class Parameters:
 
         return sorted(range(len(parameters)), key=rank)
 
-    def learn_order(self, losses: Iterable[Tensor]) -> None:
-        """Read the order of gradients off the graph of the losses.
+    def learn_order(self, losses: Iterable[Tensor]) -> set[int]:
+        """Read the order of gradients off the graph of the losses; ids of what they depend on.
 
         Autograd runs the nodes that were made last first, so the parameters used by the latest
         operation get their gradients first (torch's notes on autograd mechanics).
@@ -93,6 +110,7 @@ class Parameters:
                     seen.add(child)
                     stack.append(child)
         self._made.update(made)
+        return set(made)
 
 
 def _model_name(model: nn.Module, models: list[nn.Module]) -> str:

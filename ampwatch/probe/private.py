@@ -105,6 +105,14 @@ def autocast_fields(context: autocast) -> tuple[torch.dtype | None, bool, str]:
         raise Unsupported("autocast.fast_dtype, _enabled and device") from None
 
 
+def autocast_active() -> bool:
+    """Whether autocast is on just now, for any device."""
+    read = getattr(torch._C, "_is_any_autocast_enabled", None)
+    if read is None:
+        raise Unsupported("torch._C._is_any_autocast_enabled")
+    return bool(read())
+
+
 @contextmanager
 def autocast_as(context: autocast, dtype: torch.dtype | None) -> Iterator[None]:
     """Inside the block the context enters with ``dtype``, or switched off for None."""
@@ -124,20 +132,19 @@ def autocast_as(context: autocast, dtype: torch.dtype | None) -> Iterator[None]:
 
 def foreach_norm(tensors: list[Tensor], dtype: torch.dtype | None = None) -> list[Tensor]:
     """L2 norms of many tensors in one fused pass, each of no dimension on its own device."""
-    return list(torch._foreach_norm(tensors, 2, dtype=dtype))
-
-
-def sparse_values(tensor: Tensor) -> Tensor:
-    """The values of a sparse gradient with its repeated entries added up."""
-    return tensor.coalesce().values()
+    norm = getattr(torch, "_foreach_norm", None)
+    if norm is None:
+        raise Unsupported("torch._foreach_norm")
+    return list(norm(tensors, 2, dtype=dtype))
 
 
 def sequence_number(node: Any) -> int:
     """When this node of an autograd graph was made; backward runs the latest ones first."""
-    read = getattr(node, "_sequence_nr", None)
-    if read is None:
-        raise Unsupported("Node._sequence_nr")
-    return int(read())
+    try:
+        number: int = node._sequence_nr()
+    except AttributeError:
+        raise Unsupported("Node._sequence_nr") from None
+    return number
 
 
 # Clipping: callers hold their own reference to clip_grad_norm_, but all of them go through this.

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 from torch.amp import GradScaler
 from torch.optim import Optimizer
@@ -23,28 +22,32 @@ class ScalerListener(Protocol):
     """What is told of a scaler's calls. None of it may raise anything but a request to stop."""
 
     def before_scale(self, scaler: GradScaler, outputs: Any) -> Any: ...
-    def after_scale(self, scaler: GradScaler, scaled: Any) -> None: ...
+    def after_scale(self, scaler: GradScaler, outputs: Any, scaled: Any) -> Any: ...
     def before_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None: ...
+    def failed_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None: ...
     def before_step(self, scaler: GradScaler, optimizer: Optimizer) -> None: ...
     def after_step(self, scaler: GradScaler, optimizer: Optimizer, failed: bool) -> None: ...
     def before_update(self, scaler: GradScaler, new_scale: Any) -> Any: ...
     def after_update(self, scaler: GradScaler) -> None: ...
 
 
-_listeners: dict[int, tuple[weakref.ref[GradScaler], ScalerListener]] = {}
+_listeners: dict[int, tuple[weakref.ref[GradScaler], tuple[ScalerListener, ...]]] = {}
 _classes: dict[type[GradScaler], type[GradScaler]] = {}
+_switched_off: set[int] = set()
 
 
 def listen(scaler: GradScaler, listener: ScalerListener) -> None:
-    """Tell ``listener`` of every call of ``scaler`` from now on; one listener a scaler."""
+    """Tell ``listener`` of every call of ``scaler`` from now on."""
     base = type(scaler)
     if base not in _classes.values():
         if base not in _classes:
             _classes[base] = _watched(base)
         scaler.__class__ = _classes[base]
     key = id(scaler)
-    # Weakly: a script that makes a scaler an epoch must be able to let the old ones go.
-    _listeners[key] = (weakref.ref(scaler, lambda _: _forget(key)), listener)
+    _, told = _listeners.get(key, (None, ()))
+    if listener not in told:
+        # Weakly: a script that makes a scaler an epoch must be able to let the old ones go.
+        _listeners[key] = (weakref.ref(scaler, lambda _: _forget(key)), (*told, listener))
 
 
 def _forget(key: int) -> None:
@@ -52,11 +55,20 @@ def _forget(key: int) -> None:
     _switched_off.discard(key)
 
 
-def unlisten(scaler: GradScaler) -> None:
-    """Leave the scaler as it was found."""
-    if _listeners.pop(id(scaler), None) is not None:
-        if id(scaler) in _switched_off:
-            switch(scaler, on=True)
+def unlisten(scaler: GradScaler, listener: ScalerListener) -> None:
+    """Tell it no longer; after the last one the scaler is as it was found."""
+    key = id(scaler)
+    if key not in _listeners:
+        return
+    ref, told = _listeners[key]
+    left = tuple(one for one in told if one is not listener)
+    if left:
+        _listeners[key] = (ref, left)
+        return
+    del _listeners[key]
+    if key in _switched_off:
+        switch(scaler, on=True)
+    if type(scaler) in _classes.values():
         scaler.__class__ = type(scaler).__mro__[1]
 
 
@@ -73,43 +85,51 @@ def _plain_reduce(scaler: GradScaler, base: type[GradScaler], protocol: Any) -> 
 def _watched(base: type[GradScaler]) -> type[GradScaler]:
     """A subclass of ``base`` that reports its calls."""
 
+    def told(scaler: GradScaler) -> tuple[ScalerListener, ...]:
+        entry = _listeners.get(id(scaler))
+        return () if entry is None else entry[1]
+
     def scale(self: GradScaler, outputs: Any) -> Any:
-        entry = _listeners.get(id(self))
-        if entry is None:
-            return base.scale(self, outputs)
-        listener = entry[1]
-        scaled = base.scale(self, listener.before_scale(self, outputs))
-        listener.after_scale(self, scaled)
+        listeners = told(self)
+        given = outputs
+        for listener in listeners:
+            given = listener.before_scale(self, given)
+        scaled = base.scale(self, given)
+        for listener in listeners:
+            scaled = listener.after_scale(self, outputs, scaled)
         return scaled
 
     def unscale_(self: GradScaler, optimizer: Optimizer) -> None:
-        entry = _listeners.get(id(self))
-        if entry is not None:
-            entry[1].before_unscale(self, optimizer)
-        base.unscale_(self, optimizer)
+        listeners = told(self)
+        for listener in listeners:
+            listener.before_unscale(self, optimizer)
+        try:
+            base.unscale_(self, optimizer)
+        except BaseException:
+            for listener in listeners:
+                listener.failed_unscale(self, optimizer)
+            raise
 
     def step(self: GradScaler, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        entry = _listeners.get(id(self))
-        if entry is None:
-            return base.step(self, optimizer, *args, **kwargs)
-        listener = entry[1]
-        listener.before_step(self, optimizer)
+        listeners = told(self)
+        for listener in listeners:
+            listener.before_step(self, optimizer)
         failed = True
         try:
             result = base.step(self, optimizer, *args, **kwargs)
             failed = False
         finally:
-            listener.after_step(self, optimizer, failed)
+            for listener in listeners:
+                listener.after_step(self, optimizer, failed)
         return result
 
     def update(self: GradScaler, new_scale: Any = None) -> None:
-        entry = _listeners.get(id(self))
-        if entry is None:
-            base.update(self, new_scale)
-            return
-        listener = entry[1]
-        base.update(self, listener.before_update(self, new_scale))
-        listener.after_update(self)
+        listeners = told(self)
+        for listener in listeners:
+            new_scale = listener.before_update(self, new_scale)
+        base.update(self, new_scale)
+        for listener in listeners:
+            listener.after_update(self)
 
     def state_dict(self: GradScaler) -> dict[str, Any]:
         # A checkpoint written while a key has switched the scaler off must still hold its state.
@@ -138,9 +158,6 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
     body["__qualname__"] = base.__qualname__  # type: ignore[assignment]
     body["__doc__"] = base.__doc__  # type: ignore[assignment]
     return type(base.__name__, (base,), body)
-
-
-_switched_off: set[int] = set()
 
 
 def switch(scaler: GradScaler, on: bool) -> bool:
@@ -183,12 +200,3 @@ def scale_in_force(scaler: GradScaler) -> tuple[Tensor | None, Tensor | None]:
     if not scaler.is_enabled():
         return None, None
     return private.scale_tensor(scaler), private.growth_tracker_tensor(scaler)
-
-
-def tensors_in(outputs: Any) -> list[Tensor]:
-    """The tensors in what a loop hands to ``scale``; an iterator is left unread."""
-    if isinstance(outputs, torch.Tensor):
-        return [outputs]
-    if isinstance(outputs, (list, tuple)):
-        return [tensor for item in outputs for tensor in tensors_in(item)]
-    return []

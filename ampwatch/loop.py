@@ -1,0 +1,450 @@
+"""What the calls of a training loop mean: which optimizer begins and ends its step, with which
+losses, at which scale, and where one step ends and the next begins.
+
+Nothing here may reach the loop but :class:`ampwatch.host.StopTraining`: whatever else goes wrong
+with us, watching ends and training goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from ampwatch.controls import Request
+from ampwatch.guard import guarded
+from ampwatch.host import Host
+from ampwatch.knobs import Knobs
+from ampwatch.probe import private
+from ampwatch.probe.autocast import AutocastWatch
+from ampwatch.probe.backward import BackwardWatch, Roots
+from ampwatch.probe.clipping import ClipWatch
+from ampwatch.probe.draft import Around
+from ampwatch.probe.finders import ModelFinder, OptimizerFinder, ScalerFinder
+from ampwatch.probe.losses import Losses, iterated, multiplied, reaches, tensors_in
+from ampwatch.probe.optimizers import Optimizers
+from ampwatch.probe.parameters import Parameters, trained
+from ampwatch.probe.scaler import listen, unlisten
+from ampwatch.probe.steps import OptimizerState, StepReader
+from ampwatch.record import NO_METRICS, Notice, StepRecord, TensorStats
+from ampwatch.tally import Tally
+
+GRAPHS_READ = 8
+"""So many losses show the order of gradients; after that no graph is walked any more."""
+
+
+class Loop:
+    """One watched loop.
+
+    Args:
+        models: name the parameters.
+        optimizers: whose steps are recorded; with neither, those of every optimizer there is.
+        host: takes the records, and asks for knobs to be turned.
+        share: of the training time that the expensive probes may take.
+        crowded: whether other loops are watched in this process.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[nn.Module],
+        optimizers: Sequence[Optimizer],
+        host: Host,
+        share: float,
+        crowded: Callable[[], bool],
+    ) -> None:
+        self.closed = False
+        self.host = host
+        self.tally = Tally()
+        self.names = Parameters()
+        self.autocast = AutocastWatch(self.fail)
+        self.knobs = Knobs(self)
+        self.reader = StepReader(self.names, self._take, share)
+        self.metrics: dict[str, float] = {}
+        self.late: dict[str, Tensor] = {}
+        self.total: int | None = None
+        self.optimizers = Optimizers(self.names, models, optimizers)
+        self._crowded = crowded
+        self._losses = Losses()
+        self._facts: set[str] = set()
+        self._scaler: weakref.ref[GradScaler] | None = None
+        self._scalers: list[weakref.ref[GradScaler]] = []
+        self._current: Any = None
+        self._graphs = 0
+        self._backwards = 0
+        self._scaled_at = -1
+        self._scaled_parameters: set[int] = set()
+        self._boundary_due = False
+        self._updates = False
+        self._told: tuple[Any, ...] | None = None
+        self._finder = ModelFinder()
+        self._parts = (
+            self.autocast,
+            BackwardWatch(self.before_backward),
+            ClipWatch(self.before_clip),
+            OptimizerFinder(self.before_optimizer, self.after_optimizer),
+            ScalerFinder(self.adopt),
+        )
+        for model in models:
+            self.names.add_model(model)
+        for part in self._parts:
+            part.open()
+        if self.optimizers.everything:
+            self._finder.open()
+
+    # -- the scaler -----------------------------------------------------------------------------
+
+    @property
+    def scaler(self) -> GradScaler | None:
+        """The scaler whose step was seen last, or that was handed over."""
+        return None if self._scaler is None else self._scaler()
+
+    def scalers(self) -> list[GradScaler]:
+        """All that are listened to and still there."""
+        return [scaler for ref in self._scalers if (scaler := ref()) is not None]
+
+    @guarded()
+    def adopt(self, scaler: GradScaler) -> None:
+        """Listen to a scaler; a script may make a new one at any time."""
+        listen(scaler, self)
+        self._scalers = [ref for ref in self._scalers if ref() not in (None, scaler)]
+        self._scalers.append(weakref.ref(scaler))
+        if self.scaler is None or self.optimizers.everything:
+            self._scaler = self._scalers[-1]
+        self.knobs.adopted(scaler)
+
+    @guarded(fallback=1)
+    def before_scale(self, scaler: GradScaler, outputs: Any) -> Any:
+        gain = self.knobs.loss_gain
+        if iterated(outputs):
+            return self._one_by_one(outputs, gain)
+        return outputs if gain == 1.0 else multiplied(outputs, gain)
+
+    @guarded(fallback=2)
+    def after_scale(self, scaler: GradScaler, outputs: Any, scaled: Any) -> Any:
+        if isinstance(outputs, Tensor):
+            self._losses.scaled(outputs, scaled)
+        elif iterated(outputs):
+            return self._noted(scaled)
+        else:
+            for loss, result in zip(tensors_in(outputs), tensors_in(scaled), strict=True):
+                self._losses.scaled(loss, result)
+        return scaled
+
+    def _one_by_one(self, outputs: Any, gain: float) -> Iterator[Any]:
+        for output in outputs:
+            self._current = output
+            yield output if gain == 1.0 else multiplied(output, gain)
+
+    def _noted(self, results: Any) -> Iterator[Any]:
+        """``scale`` gives these as they are asked for; each is made from the current output."""
+        for result in results:
+            yield self.after_scale(None, self._current, result)  # type: ignore[arg-type]
+        self._current = None
+
+    @guarded()
+    def before_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        if not scaler.is_enabled():
+            return
+        state = self._state(optimizer)
+        if state is None:
+            return
+        state.scaler = id(scaler)
+        if state.reading is None:
+            self._read(state, optimizer, scaler)
+        state.unscaled_at = self._backwards
+
+    @guarded()
+    def failed_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        state = self.optimizers.states.get(id(optimizer))
+        if state is not None and not state.in_scaler:
+            self._emit_failed(state, optimizer)
+
+    def before_step(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        state = self._begin(optimizer)
+        if state is not None:
+            self._begin_scaled(state, scaler, optimizer)
+
+    @guarded()
+    def _begin_scaled(
+        self, state: OptimizerState, scaler: GradScaler, optimizer: Optimizer
+    ) -> None:
+        if self.scaler is not scaler:
+            self._scaler = weakref.ref(scaler)
+        state.scaler = id(scaler)
+        state.in_scaler = True
+        if private.autocast_active():
+            self._facts.add("step-in-autocast")
+        if state.reading is None:
+            self._read(state, optimizer, scaler if scaler.is_enabled() else None)
+
+    @guarded()
+    def after_step(self, scaler: GradScaler, optimizer: Optimizer, failed: bool) -> None:
+        state = self.optimizers.states.get(id(optimizer))
+        if state is None or state.reading is None:
+            return
+        if failed:
+            self._emit_failed(state, optimizer)
+            return
+        if scaler.is_enabled():
+            state.unscaled_at = self._backwards
+        self._emit(state, optimizer, private.found_infs(scaler, optimizer))
+
+    @guarded(fallback=1)
+    def before_update(self, scaler: GradScaler, new_scale: Any) -> Any:
+        return self.knobs.new_scale(scaler, new_scale)
+
+    def after_update(self, scaler: GradScaler) -> None:
+        self._updates = True
+        key = id(scaler)
+        for state in self.optimizers.states.values():
+            if state.reading is not None and state.scaler == key:
+                state.forget()  # the loop unscaled it, and then decided not to step
+        if self._boundary_due:
+            self._boundary()
+
+    # -- what torch calls -----------------------------------------------------------------------
+
+    @guarded(fallback=0)
+    def before_backward(self, roots: Roots) -> Roots:
+        tensors = [root for root in roots if isinstance(root, Tensor)]
+        if (self.optimizers.foreign or self._crowded()) and not self.optimizers.everything:
+            tensors = [root for root in tensors if reaches([root], self.optimizers.own)]
+        if not tensors:
+            return roots
+        self._backwards += 1
+        if private.autocast_active():
+            self._facts.add("backward-in-autocast")
+        unscaled = [root for root in tensors if not self._losses.back(root)]
+        if len(unscaled) < len(tensors):
+            self._scaled_at = self._backwards
+        if self._graphs < GRAPHS_READ:
+            self._graphs += 1
+            reached = self.names.learn_order(tensors)
+            if not unscaled:
+                self._scaled_parameters |= reached
+        if not unscaled:
+            return roots
+        scaler = self.scaler
+        if scaler is not None and scaler.is_enabled():
+            self._facts.add("unscaled-backward")
+        gain = self.knobs.loss_gain
+        if gain == 1.0:
+            return roots
+        ours = {id(root) for root in unscaled}
+        return tuple(root * gain if id(root) in ours else root for root in roots)
+
+    @guarded()
+    def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:
+        ids = {id(parameter) for parameter in parameters}
+        for state, optimizer in self.optimizers.holding(ids):
+            scaler = self._scale_in(state, optimizer)
+            if scaler is not None:
+                self._facts.add("clip-while-scaled")
+            if state.reading is None:
+                self._read(state, optimizer, scaler)
+            state.clips.append((ids, max_norm, torch.as_tensor(total).detach()))
+
+    def before_optimizer(self, optimizer: Optimizer, closure: bool) -> None:
+        state = self.optimizers.states.get(id(optimizer))
+        if state is not None and state.in_scaler:
+            state.ran = True
+            return
+        state = self._begin(optimizer)
+        if state is not None:
+            self._begin_direct(state, optimizer, closure)
+
+    @guarded()
+    def _begin_direct(self, state: OptimizerState, optimizer: Optimizer, closure: bool) -> None:
+        state.ran = True
+        if private.autocast_active():
+            self._facts.add("step-in-autocast")
+        if closure:
+            state.forget()  # the closure is still to make the gradients
+            return
+        alone = len(self.optimizers.states) == 1
+        if state.reading is not None and alone and self._backwards > state.read_at:
+            state.forget()  # clipped in the middle of accumulation
+        if state.reading is None:
+            self._read(state, optimizer, self._scale_in(state, optimizer))
+
+    def after_optimizer(self, optimizer: Optimizer) -> None:
+        state = self.optimizers.states.get(id(optimizer))
+        if state is None or state.in_scaler or state.ref() is not optimizer:
+            return
+        self._end_direct(state, optimizer)
+        if self._boundary_due and not self._updates and self.reader.complete():
+            self._boundary()
+
+    @guarded()
+    def _end_direct(self, state: OptimizerState, optimizer: Optimizer) -> None:
+        if state.reading is None:  # a closure has made the gradients only now
+            self._read(state, optimizer, self._scale_in(state, optimizer))
+        scaler = self.scaler
+        if scaler is not None and scaler.is_enabled() and self._passed_by(state, optimizer):
+            self._facts.add("step-outside-scaler")
+        self._emit(state, optimizer, [])
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _passed_by(self, state: OptimizerState, optimizer: Optimizer) -> bool:
+        """Whether the scaler has had to do with gradients that are now applied without it."""
+        if state.unscaled_at >= 0:
+            return True
+        reached = self._scaled_parameters
+        mine = map(id, trained(optimizer))
+        return self._scaled_at > state.stepped_at and (not reached or not reached.isdisjoint(mine))
+
+    def _scale_in(self, state: OptimizerState, optimizer: Optimizer) -> GradScaler | None:
+        """The scaler whose scale is in an optimizer's gradients just now, if any."""
+        scaler = self.scaler
+        if scaler is None or not scaler.is_enabled() or state.unscaled_at == self._backwards:
+            return None
+        if private.is_unscaled(scaler, optimizer) or not self._passed_by(state, optimizer):
+            return None
+        return scaler if self._scaled_at > state.stepped_at else None
+
+    def _read(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler | None) -> None:
+        state.read_at = self._backwards
+        self.reader.read(state, optimizer, scaler)
+
+    def _begin(self, optimizer: Optimizer) -> OptimizerState | None:
+        """A step begins; the boundary of the one before is here when no update() was one."""
+        state = self._state(optimizer)
+        if state is not None and self._boundary_due and self.reader.has_stepped(optimizer):
+            self._boundary()
+        return state
+
+    @guarded()
+    def _state(self, optimizer: Optimizer) -> OptimizerState | None:
+        return self.optimizers.state(optimizer)
+
+    def _emit_failed(self, state: OptimizerState, optimizer: Optimizer) -> None:
+        """The scaler refused these gradients; why is worth a record, the script may end here."""
+        reading = state.reading
+        if reading is None or not reading.gradients:
+            self._facts.add("no-gradients")
+        elif any(gradient.dtype is torch.float16 for gradient in reading.gradients):
+            self._facts.add("fp16-gradients")
+        else:
+            state.forget()
+            return
+        if reading is not None:
+            self._facts.add("step-refused")
+            self._emit(state, optimizer, [])
+
+    def _emit(self, state: OptimizerState, optimizer: Optimizer, found: list[Tensor]) -> None:
+        if self._told is None or self._told != self._known(state):
+            self._tell(state)
+        assert state.reading is not None
+        if not state.reading.index:
+            self._facts.add("no-gradients")
+        knobs = self.knobs
+        around = Around(
+            self.host.time(),
+            self.autocast.dtype(),
+            knobs.scaler_mode(),
+            knobs.target_gain,
+            knobs.loss_gain,
+            tuple(sorted(self._facts)) if self._facts else (),
+            self.metrics or NO_METRICS,
+            tuple(self.late) if self.late else (),
+        )
+        late = list(self.late.values()) if self.late else []
+        if self.metrics or late:
+            self.metrics, self.late = {}, {}
+        self._facts.clear()
+        self._boundary_due = True
+        state.stepped_at = self._backwards
+        self.host.reached(self.reader.step)
+        losses = self._losses.taken()
+        self.reader.emit(state, optimizer, found, losses, late, around, self.host.waited)
+
+    def _known(self, state: OptimizerState) -> tuple[Any, ...]:
+        return (
+            len(self.optimizers.states),
+            len(state.parameters) if len(self.optimizers.states) == 1 else 0,
+            self.knobs.scaler_mode(),
+            self.total,
+            self._scaler,
+        )
+
+    def _tell(self, state: OptimizerState) -> None:
+        """Say what the run is, as often as that changes."""
+        self._told = self._known(state)
+        if self.optimizers.everything:
+            for model in self._finder.owners(state.parameters):
+                self.names.add_model(model)
+        self.host.describe(
+            total_steps=self.total,
+            scaler=self.knobs.scaler_info(),
+            **_described(self.optimizers.parameters(), self.names),
+        )
+
+    def _take(self, record: StepRecord | TensorStats) -> None:
+        self.host.put(record)
+        if isinstance(record, StepRecord):
+            self.tally.add(record)
+
+    def _boundary(self) -> None:
+        self._boundary_due = False
+        if self.closed:
+            return
+        self._next_step()
+        self.host.boundary(self._turn)
+
+    @guarded()
+    def _next_step(self) -> None:
+        self._losses.next_step()
+        self.autocast.next_step()
+        self.reader.flush(wait=False)
+
+    def _turn(self, request: Request) -> Notice | None:
+        try:
+            return self.knobs.turn(request)
+        except Exception as error:
+            return Notice(f"that did not work: {error}", request.knob, None, refused=True)
+
+    def fail(self, error: Exception) -> None:
+        """We have failed: say so once, and leave the loop alone from now on."""
+        if self.closed:
+            return
+        self.close()
+        kind = type(error).__name__
+        self.host.say(f"ampwatch stopped watching, training goes on: {kind}: {error}")
+
+    def close(self) -> None:
+        """Leave torch and the loop as they were found; any number of times."""
+        if self.closed:
+            return
+        with contextlib.suppress(Exception):
+            self.reader.flush(wait=True)
+        self.closed = True
+        for part in (self._finder, *reversed(self._parts)):
+            with contextlib.suppress(Exception):
+                part.close()
+        for scaler in self.scalers():
+            with contextlib.suppress(Exception):
+                unlisten(scaler, self)
+        self._scalers.clear()
+        self._losses.clear()
+        self.optimizers.states.clear()
+
+
+def _described(parameters: list[Tensor], names: Parameters) -> dict[str, Any]:
+    """What is known of a run by what it trains."""
+    order = names.backward_order(parameters)
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return {
+        "torch": str(torch.__version__),
+        "device": str(parameters[0].device) if parameters else None,
+        "rank": torch.distributed.get_rank() if distributed else 0,
+        "world_size": torch.distributed.get_world_size() if distributed else 1,
+        "parameters": sum(parameter.numel() for parameter in parameters),
+        "tensors": tuple(names.name(parameters[i], 0, i) for i in order),
+    }

@@ -1,0 +1,188 @@
+"""A record that waits for its numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ampwatch.probe.gradients import total_norm
+from ampwatch.probe.parameters import Parameters
+from ampwatch.record import NO_METRICS, StepRecord, TensorStats
+
+if TYPE_CHECKING:
+    from ampwatch.probe.steps import OptimizerState
+
+CLIP_EPSILON = 1e-6
+"""As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""
+
+
+class Around(NamedTuple):
+    """What of a record is known without asking a device."""
+
+    time: float
+    dtype: str
+    scaler: str | None
+    target_gain: float
+    loss_gain: float
+    facts: tuple[str, ...] = ()
+    metrics: Mapping[str, float] = NO_METRICS
+    late: tuple[str, ...] = ()
+    """Names of the metrics that are still on a device."""
+
+
+class Draft:
+    """One step of one optimizer; :meth:`records` once its numbers have come."""
+
+    __slots__ = (
+        "_around",
+        "_clips",
+        "_figures_scaled",
+        "_index",
+        "_label",
+        "_lr",
+        "_names",
+        "_overhead",
+        "_parameters",
+        "_sizes",
+        "_step",
+        "_values",
+    )
+
+    def __init__(
+        self,
+        step: int,
+        names: Parameters,
+        state: OptimizerState,
+        optimizer: Optimizer,
+        around: Around,
+        overhead: float | None,
+    ) -> None:
+        assert state.reading is not None
+        self._step = step
+        self._names = names
+        self._label = state.label
+        self._parameters = state.parameters
+        self._index = state.reading.index
+        self._values = state.values
+        self._sizes = None if state.figures is None else state.figures.sizes
+        self._figures_scaled = state.figures_scaled
+        self._clips = [(ids, max_norm) for ids, max_norm, _ in state.clips]
+        self._around = around
+        self._overhead = overhead
+        self._lr = _learning_rate(optimizer)
+
+    def finish(
+        self, numbers: list[list[float]], send: Callable[[StepRecord | TensorStats], None]
+    ) -> bool:
+        """Send the record, and the figures of each parameter if there are any.
+
+        Returns:
+            Whether the step was skipped.
+        """
+        norms, found, scales, trackers, losses, late, totals, counts, figures = numbers
+        around = self._around
+        if self._values is not None:
+            norms = self._values
+        scale = scales[0] if scales else None
+        divisor = scale if scale else 1.0  # a scale of 0 cannot be divided out
+        if found:
+            skipped: bool | None = any(found)
+        elif "step-refused" in around.facts:
+            skipped = None
+        else:
+            skipped = False if around.scaler else None
+        norm = total_norm(norms) if norms else None
+        bad: list[int] = []
+        if counts:
+            bad = [position for position, count in enumerate(counts) if count]
+        elif norm is not None and not math.isfinite(norm):
+            bad = [position for position, each in enumerate(norms) if not math.isfinite(each)]
+        maxima = figures[0::3]
+        if self._figures_scaled and divisor != 1.0:
+            maxima = [value / divisor for value in maxima]
+        metrics = around.metrics
+        if late:
+            metrics = {**metrics, **dict(zip(around.late, late, strict=True))}
+        send(
+            StepRecord(
+                self._step,
+                around.time,
+                sum(losses) / len(losses) if losses else None,
+                len(losses) or None,
+                scale,
+                int(trackers[0]) if trackers else None,
+                skipped,
+                None if norm is None else norm / divisor,
+                self._clipped_norm(norms, totals) / divisor if totals else None,
+                _largest(maxima) if maxima else None,
+                None if norm is None else len(bad),
+                None if norm is None else (int(sum(counts)) if counts else 0 if not bad else None),
+                self._origin(bad) if bad else None,
+                around.dtype,
+                around.scaler,
+                self._lr,
+                self._label,
+                around.target_gain,
+                around.loss_gain,
+                self._overhead,
+                around.facts,
+                metrics,
+            )
+        )
+        if figures and self._sizes is not None:
+            send(self._stats([each / divisor for each in norms], maxima, figures, self._sizes))
+        return bool(skipped)
+
+    def _clipped_norm(self, norms: list[float], totals: list[float]) -> float:
+        """The norm after clipping, from the clip's own formula."""
+        clipped = list(norms)
+        for (ids, max_norm), total in zip(self._clips, totals, strict=True):
+            factor = max_norm / (total + CLIP_EPSILON) if total != -CLIP_EPSILON else math.inf
+            if factor >= 1.0:
+                continue  # not "min": a factor that is NaN goes into every value
+            for position, parameter in enumerate(self._index):
+                if id(self._parameters[parameter]) in ids:
+                    clipped[position] *= factor
+        return total_norm(clipped)
+
+    def _name(self, position: int) -> str:
+        parameter = self._index[position]
+        return self._names.name(self._parameters[parameter], 0, parameter)
+
+    def _backward_order(self) -> list[int]:
+        return self._names.backward_order([self._parameters[index] for index in self._index])
+
+    def _origin(self, bad: list[int]) -> str:
+        among = set(bad)
+        return self._name(next(place for place in self._backward_order() if place in among))
+
+    def _stats(
+        self, norms: list[float], maxima: list[float], figures: list[float], sizes: list[int]
+    ) -> TensorStats:
+        order = self._backward_order()
+        return TensorStats(
+            self._step,
+            tuple(self._name(place) for place in order),
+            tuple(norms[place] for place in order),
+            tuple(maxima[place] for place in order),
+            tuple(int(figures[3 * place + 1]) for place in order),
+            tuple(int(figures[3 * place + 2]) for place in order),
+            tuple(sizes[place] for place in order),
+        )
+
+
+def _largest(values: list[float]) -> float:
+    """The maximum, or NaN where there is one: max() depends on the order then."""
+    return math.nan if any(value != value for value in values) else max(values)
+
+
+def _learning_rate(optimizer: Optimizer) -> float | None:
+    """Of the first group; a tensor on a device stays unread."""
+    rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
+    if isinstance(rate, Tensor):
+        return float(rate) if rate.device.type == "cpu" and rate.numel() == 1 else None
+    return float(rate) if isinstance(rate, (int, float)) else None

@@ -1,0 +1,138 @@
+"""Which losses a step is made of: those that are back-propagated, without the scale.
+
+A scaled loss is known by the number of the operation that made it. Keeping its node instead
+would keep the graph alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ampwatch.probe.private import sequence_number
+
+SEARCH_NODES = 256
+"""A scaled loss is at most a few operations (a division, a sum) below what is back-propagated."""
+
+
+class Losses:
+    """The losses of the step that is being taken."""
+
+    def __init__(self) -> None:
+        self._scaled: dict[int, Tensor] = {}
+        self._gone: list[Tensor] = []
+        self._recorded = False
+        self._old = False
+
+    def scaled(self, loss: Tensor, result: Tensor) -> None:
+        """``result`` is ``loss`` times the scale."""
+        if self._old:
+            self._scaled.clear()
+            self._old = False
+        node = result.grad_fn
+        if node is not None:
+            self._scaled[sequence_number(node)] = loss.detach()
+
+    def back(self, root: Tensor) -> bool:
+        """``root`` is back-propagated; whether it was made from scaled losses."""
+        if self._recorded:
+            self._gone.clear()
+            self._recorded = False
+        found = self._scaled_in(root)
+        if found:
+            self._gone += found
+        elif root.numel() == 1:
+            self._gone.append(root.detach())
+        return bool(found)
+
+    def _scaled_in(self, root: Tensor) -> list[Tensor]:
+        """The scaled losses in the graph of ``root``: itself, or a few operations before it."""
+        if root.grad_fn is None or not self._scaled:
+            return []
+        loss = self._scaled.get(sequence_number(root.grad_fn))
+        if loss is not None:
+            return [loss]
+        found: list[Tensor] = []
+        nodes: list[Any] = [root.grad_fn]
+        seen = set(nodes)
+        for node in nodes:  # grows while it is gone through
+            for child, _ in node.next_functions:
+                if child is None or child in seen:
+                    continue
+                seen.add(child)
+                loss = self._scaled.get(sequence_number(child))
+                if loss is not None:
+                    found.append(loss)
+                elif len(nodes) < SEARCH_NODES:
+                    nodes.append(child)
+            if len(found) == len(self._scaled):
+                break
+        return found
+
+    def taken(self) -> list[Tensor]:
+        """The losses for the record of an optimizer's step; those of the next step are to come.
+
+        Where no backward was seen, gradients came from ``torch.autograd.grad``.
+        """
+        self._recorded = True
+        losses = self._gone or list(self._scaled.values())
+        return [loss if loss.numel() == 1 else _mean(loss) for loss in losses]
+
+    def next_step(self) -> None:
+        """What was scaled is forgotten at the next ``scale``: a loop with several losses may go
+        back from one of them after the step of another."""
+        self._old = True
+
+    def clear(self) -> None:
+        self._scaled.clear()
+        self._gone.clear()
+
+
+def _mean(values: Tensor) -> Tensor:
+    values = values.real if values.is_complex() else values
+    return values.float().mean()
+
+
+def tensors_in(outputs: Any) -> list[Tensor]:
+    """The tensors in what a loop hands to ``scale``; an iterator is left unread."""
+    if isinstance(outputs, Tensor):
+        return [outputs]
+    if isinstance(outputs, (list, tuple)):
+        return [tensor for item in outputs for tensor in tensors_in(item)]
+    return []
+
+
+def multiplied(outputs: Any, gain: float) -> Any:
+    """What is handed to ``scale``, times ``gain``."""
+    if isinstance(outputs, Tensor):
+        return outputs * gain
+    if isinstance(outputs, (list, tuple)):
+        return type(outputs)(multiplied(item, gain) for item in outputs)
+    return outputs
+
+
+def reaches(roots: Sequence[Any], wanted: set[int], limit: int = 20_000) -> bool:
+    """Whether going back from ``roots`` comes to a parameter whose id is in ``wanted``."""
+    stack: list[Any] = [root.grad_fn for root in roots if isinstance(root, Tensor)]
+    if any(isinstance(root, Tensor) and id(root) in wanted for root in roots):
+        return True
+    seen: set[Any] = set()
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        if len(seen) >= limit:
+            return True  # too far to be sure: rather one loss too many than none
+        seen.add(node)
+        variable = getattr(node, "variable", None)
+        if variable is not None and id(variable) in wanted:
+            return True
+        stack.extend(child for child, _ in node.next_functions)
+    return False
+
+
+def iterated(outputs: Any) -> bool:
+    """Whether ``scale`` gives its results one by one, as they are asked for."""
+    return isinstance(outputs, Iterable) and not isinstance(outputs, (Tensor, list, tuple))
