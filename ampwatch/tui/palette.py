@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.command import CommandPalette
 from textual.screen import Screen
+from textual.theme import ThemeProvider
 
 from ampwatch.tui.keys import all_bindings
 
 NOT_IN_PALETTE = ("command_palette", "back")
 
 
-class WithPalette(App[None]):
-    """The part of the dashboard that opens palettes.
+class Palette(CommandPalette):
+    """Textual's palette, which must not fail in a window that has no room for its list."""
 
-    Textual's palette is imported when it is first asked for: the first frame must not wait for it.
-    """
+    def _action_command_list(self, action: str) -> None:
+        with suppress(LookupError):
+            super()._action_command_list(action)
+
+
+class WithPalette(App[None]):
+    """The part of the dashboard that opens palettes."""
 
     def action_command_palette(self) -> None:
-        from ampwatch.tui.palette_screen import open_commands
-
-        open_commands(self)
+        if not CommandPalette.is_open(self):  # type: ignore[arg-type]
+            self.push_screen(Palette(id="--command-palette"))
 
     def search_themes(self) -> None:
-        from ampwatch.tui.palette_screen import open_themes
-
-        open_themes(self)
+        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         return commands(self)

@@ -11,7 +11,6 @@ FORBIDDEN = (
     "ampwatch.host",
     "ampwatch.launch",
     "ampwatch.runner",
-    "textual.command",  # the first frame must not wait for the palette
 )
 
 

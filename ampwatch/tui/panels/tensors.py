@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -20,17 +20,17 @@ from textual.widgets import Static
 
 from ampwatch.record import TensorStats
 from ampwatch.tui.figures import figure, percent
-from ampwatch.tui.foreign import shorten
+from ampwatch.tui.foreign import plain, shorten
 from ampwatch.tui.rows import Rows
 
 HELP = """\
 The gradient of each parameter at the latest detail step, true magnitudes (without the scale).
 Trouble comes first: inf and NaN, then gradients that are all 0, then those with most zeros.
 Press o for the next order, O to turn it round, or click the head of a column."""
-FIGURE_WIDTH = 8
+FIGURE_WIDTH = 9
 GAP = 2
-NAME_WIDTH = 60
-"""Most cells for a name: figures far away from it would be hard to follow."""
+NAME_WIDTH = 12
+"""Fewest cells for a name."""
 NOTHING = "No tensor has been measured yet: detail steps are spaced out to keep the overhead low."
 
 
@@ -94,14 +94,15 @@ COLUMNS: tuple[Column, ...] = (
 TROUBLE = len(COLUMNS) - 1
 
 
-def name_width(width: int) -> int:
-    """Cells for the names in a table of this width."""
-    return min(max(width - 1 - (len(COLUMNS) - 1) * (FIGURE_WIDTH + GAP), FIGURE_WIDTH), NAME_WIDTH)
+def name_width(width: int, longest: int) -> int:
+    """Cells for the names: as many as the longest wants, where the figures leave them."""
+    room = width - 2 - (len(COLUMNS) - 1) * (FIGURE_WIDTH + GAP)
+    return max(min(longest, room), NAME_WIDTH)
 
 
-def line(cells: list[str], width: int) -> str:
+def line(cells: list[str], names: int) -> str:
     """One line of the table: the name on the left, the figures on the right of their columns."""
-    name = set_cell_size(shorten(cells[0], name_width(width)), name_width(width))
+    name = set_cell_size(shorten(cells[0], names), names)
     return f" {name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
 
 
@@ -126,9 +127,10 @@ class Table(Rows):
     def __init__(self) -> None:
         super().__init__(id="tensors-table")
         self.shown: list[Row] = []
+        self.longest = 0
 
-    def show(self, rows: list[Row]) -> None:
-        self.shown = rows
+    def show(self, rows: list[Row], longest: int) -> None:
+        self.shown, self.longest = rows, longest
         self.rows_changed()
 
     def count_rows(self, width: int) -> int:
@@ -138,7 +140,8 @@ class Table(Rows):
         if index >= len(self.shown):
             return Text(end="")
         row = self.shown[index]
-        text = Text(line([column.cell(row) for column in COLUMNS], width), no_wrap=True, end="")
+        cells = [column.cell(row) for column in COLUMNS]
+        text = Text(line(cells, name_width(width, self.longest)), no_wrap=True, end="")
         if row.nonfinite:
             text.stylize(self.get_component_rich_style("tensors--bad", partial=True))
         elif row.max == 0:
@@ -158,24 +161,28 @@ class Head(Widget):
 
     def __init__(self) -> None:
         super().__init__(id="tensors-head")
-        self._order = (TROUBLE, True)
+        self._shown = (TROUBLE, True, 0)
 
-    def show(self, by: int, falling: bool) -> None:
-        if (by, falling) != self._order:
-            self._order = (by, falling)
+    def show(self, by: int, falling: bool, longest: int) -> None:
+        if (by, falling, longest) != self._shown:
+            self._shown = (by, falling, longest)
             self.refresh()
 
+    @property
+    def names(self) -> int:
+        return name_width(self.content_size.width - 1, self._shown[2])  # 1: the scroll bar
+
     def render(self) -> Content:
-        by, falling = self._order
+        by, falling, _ = self._shown
         arrow = "↓" if falling else "↑"
         heads = [
             f"{arrow}{column.head}" if number == by else column.head
             for number, column in enumerate(COLUMNS)
         ]
-        return Content(line(heads, self.content_size.width))
+        return Content(line(heads, self.names))
 
     def on_click(self, event: Click) -> None:
-        width = name_width(self.content_size.width)
+        width = self.names
         if event.x <= width:
             self.post_message(self.Chosen(0))
         else:
@@ -224,8 +231,9 @@ class Tensors(Vertical):
         stats = self._stats
         rows = rows_of(stats) if stats is not None else []
         rows.sort(key=COLUMNS[self.by].order, reverse=self.falling)  # type: ignore[arg-type]
-        self.table.show(rows)
-        self.head.show(self.by, self.falling)
+        longest = max((cell_len(plain(row.name)) for row in rows), default=0)
+        self.table.show(rows, longest)
+        self.head.show(self.by, self.falling, longest)
         if stats is None:
             self.caption.update(NOTHING)
         else:
