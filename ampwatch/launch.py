@@ -73,7 +73,7 @@ class ScriptJob:
         if self._killed:
             return "Waiting for the system to end the script."
         if self._acknowledged:
-            return "The script was told to stop and is finishing what it does; stop again to force."
+            return "The script was told to stop and is finishing what it does."
         if self._interrupted:
             return "The script was interrupted and has not answered yet."
         return "Waiting for the running step to end."
