@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from ampwatch.probe.backward import BackwardWatch, Roots
 from ampwatch.probe.clipping import ClipWatch
 from ampwatch.probe.draft import Around
 from ampwatch.probe.finders import ModelFinder, OptimizerFinder, ScalerFinder
-from ampwatch.probe.losses import Losses, iterated, multiplied, reaches, tensors_in
+from ampwatch.probe.losses import Losses, iterated, multiplied, strange, tensors_in
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.scaler import listen, unlisten
@@ -47,7 +47,6 @@ class Loop:
         optimizers: whose steps are recorded; with neither, those of every optimizer there is.
         host: takes the records, and asks for knobs to be turned.
         share: of the training time that the expensive probes may take.
-        crowded: whether other loops are watched in this process.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class Loop:
         optimizers: Sequence[Optimizer],
         host: Host,
         share: float,
-        crowded: Callable[[], bool],
     ) -> None:
         self.closed = False
         self.host = host
@@ -69,7 +67,6 @@ class Loop:
         self.late: dict[str, Tensor] = {}
         self.total: int | None = None
         self.optimizers = Optimizers(self.names, models, optimizers)
-        self._crowded = crowded
         self._losses = Losses()
         self._facts: set[str] = set()
         self._scaler: weakref.ref[GradScaler] | None = None
@@ -213,8 +210,10 @@ class Loop:
     @guarded(fallback=0)
     def before_backward(self, roots: Roots) -> Roots:
         tensors = [root for root in roots if isinstance(root, Tensor)]
-        if (self.optimizers.foreign or self._crowded()) and not self.optimizers.everything:
-            tensors = [root for root in tensors if reaches([root], self.optimizers.own)]
+        others = self.optimizers.others
+        if others:
+            ours = self.optimizers.own
+            tensors = [root for root in tensors if not strange(root, ours, others)]
         if not tensors:
             return roots
         self._backwards += 1
@@ -236,8 +235,8 @@ class Loop:
         gain = self.knobs.loss_gain
         if gain == 1.0:
             return roots
-        ours = {id(root) for root in unscaled}
-        return tuple(root * gain if id(root) in ours else root for root in roots)
+        plain = {id(root) for root in unscaled}
+        return tuple(root * gain if id(root) in plain else root for root in roots)
 
     @guarded()
     def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:
@@ -322,7 +321,11 @@ class Loop:
 
     @guarded()
     def _state(self, optimizer: Optimizer) -> OptimizerState | None:
-        return self.optimizers.state(optimizer)
+        strangers = len(self.optimizers.others)
+        state = self.optimizers.state(optimizer)
+        if len(self.optimizers.others) > strangers:
+            self._losses.clear()  # they may be those of a network that is not ours
+        return state
 
     def _emit_failed(self, state: OptimizerState, optimizer: Optimizer) -> None:
         """The scaler refused these gradients; why is worth a record, the script may end here."""

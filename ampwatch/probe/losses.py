@@ -6,7 +6,7 @@ would keep the graph alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +15,9 @@ from ampwatch.probe.private import sequence_number
 
 SEARCH_NODES = 256
 """A scaled loss is at most a few operations (a division, a sum) below what is back-propagated."""
+
+WALK_NODES = 2000
+"""Where several networks train, so much of a graph is looked through to tell whose loss it is."""
 
 
 class Losses:
@@ -113,24 +116,25 @@ def multiplied(outputs: Any, gain: float) -> Any:
     return outputs
 
 
-def reaches(roots: Sequence[Any], wanted: set[int], limit: int = 20_000) -> bool:
-    """Whether going back from ``roots`` comes to a parameter whose id is in ``wanted``."""
-    stack: list[Any] = [root.grad_fn for root in roots if isinstance(root, Tensor)]
-    if any(isinstance(root, Tensor) and id(root) in wanted for root in roots):
-        return True
-    seen: set[Any] = set()
+def strange(root: Tensor, ours: set[int], others: set[int]) -> bool:
+    """Whether going back from ``root`` comes to parameters of others, and to none of ours."""
+    stack: list[Any] = [root.grad_fn]
+    seen: set[Any] = {None}
+    met = False
     while stack:
         node = stack.pop()
-        if node is None or node in seen:
+        if node in seen:
             continue
-        if len(seen) >= limit:
-            return True  # too far to be sure: rather one loss too many than none
+        if len(seen) > WALK_NODES:
+            return False  # too far to be sure: rather one loss too many than none
         seen.add(node)
         variable = getattr(node, "variable", None)
-        if variable is not None and id(variable) in wanted:
-            return True
+        if variable is not None:
+            if id(variable) in ours:
+                return False
+            met = met or id(variable) in others
         stack.extend(child for child, _ in node.next_functions)
-    return False
+    return met
 
 
 def iterated(outputs: Any) -> bool:

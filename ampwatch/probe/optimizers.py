@@ -29,6 +29,8 @@ class Optimizers:
         self.states: dict[int, OptimizerState] = {}
         self.foreign: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         """Optimizers that were seen and have nothing of ours."""
+        self.others: set[int] = set()
+        """ids of the parameters that those train."""
         self._names = names
         self._given = [weakref.ref(optimizer) for optimizer in given]
         self.own = {
@@ -49,6 +51,7 @@ class Optimizers:
             ids = set(map(id, trained(optimizer)))
             if ids.isdisjoint(self.own) and ids.isdisjoint(self._names.ids()):
                 self.foreign.add(optimizer)
+                self.others |= ids
                 return None
             self.own |= ids
         return self._new(optimizer)

@@ -39,6 +39,7 @@ class OptimizerState:
         "counts",
         "figures",
         "figures_scaled",
+        "ids",
         "in_scaler",
         "label",
         "parameters",
@@ -57,6 +58,8 @@ class OptimizerState:
     def __init__(self, optimizer: Optimizer, label: str) -> None:
         self.ref = weakref.ref(optimizer)
         self.label = label
+        self.ids = frozenset(map(id, trained(optimizer)))
+        """ids of what it trained when it was first seen."""
         self.scaler: int | None = None
         """id of the scaler that last unscaled or stepped it."""
         self.unscaled_at = self.stepped_at = self.read_at = -1
@@ -97,7 +100,7 @@ class StepReader:
         self._send = send
         self._pending: deque[tuple[Transfer, Draft]] = deque()
         self._spacing = Spacing(share)
-        self._stepped: set[int] = set()
+        self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
         self._overflowing = False
@@ -118,7 +121,11 @@ class StepReader:
         Args:
             scaler: whose scale is in the gradients, if any.
         """
-        if id(optimizer) in self._stepped:
+        stepped = id(optimizer) in self._stepped
+        if not stepped and state.stepped_at < 0:
+            # One that takes another's place begins a new step; a second one beside it does not.
+            stepped = any(not state.ids.isdisjoint(ids) for ids in self._stepped.values())
+        if stepped:
             self._together = len(self._stepped)
             self._stepped.clear()
             self.step += 1
@@ -192,7 +199,7 @@ class StepReader:
         """
         reading = state.reading
         assert reading is not None
-        self._stepped.add(id(optimizer))
+        self._stepped[id(optimizer)] = state.ids
         if found and not state.ran and state.values is None and state.counts is None:
             # The scaler has just waited for the device itself: its flag is known, so these
             # kernels run on skipped steps alone. It has unscaled what is read here.
