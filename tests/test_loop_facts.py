@@ -310,9 +310,7 @@ def test_lbfgs_with_its_closure(recorded: RecordingHost) -> None:
 
     for _ in range(2):
         optimizer.step(closure)
-        assert recorded.steps[-1].grad_norm == pytest.approx(
-            true_norm(net.parameters()), rel=1e-6
-        )
+        assert recorded.steps[-1].grad_norm == pytest.approx(true_norm(net.parameters()), rel=1e-6)
     assert [record.step for record in recorded.steps] == [0, 1]
     assert sum(record.losses or 0 for record in recorded.steps) == evaluations
     assert recorded.facts == set()

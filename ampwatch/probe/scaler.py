@@ -6,6 +6,7 @@ with the class swapped, pickles and copies are plain scalers again.
 
 from __future__ import annotations
 
+import copyreg
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -77,9 +78,14 @@ def _plain_reduce(scaler: GradScaler, base: type[GradScaler], protocol: Any) -> 
     watched = type(scaler)
     scaler.__class__ = base
     try:
-        return scaler.__reduce_ex__(protocol)
+        reduced = scaler.__reduce_ex__(protocol)
     finally:
         scaler.__class__ = watched
+    if isinstance(reduced, tuple) and reduced[0] is copyreg.__newobj__:  # type: ignore[attr-defined]
+        # The pickler insists that __newobj__ makes an object of the class it looks at.
+        cls, *arguments = reduced[1]
+        return (cls.__new__, (cls, *arguments), *reduced[2:])
+    return reduced
 
 
 def _watched(base: type[GradScaler]) -> type[GradScaler]:
