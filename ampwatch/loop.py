@@ -25,7 +25,7 @@ from ampwatch.probe import private
 from ampwatch.probe.autocast import AutocastWatch
 from ampwatch.probe.backward import BackwardWatch, Roots
 from ampwatch.probe.clipping import ClipWatch
-from ampwatch.probe.draft import Around
+from ampwatch.probe.draft import Around, Clip
 from ampwatch.probe.finders import ModelFinder, OptimizerFinder, ScalerFinder
 from ampwatch.probe.losses import Losses, iterated, multiplied, strange, tensors_in
 from ampwatch.probe.optimizers import Optimizers
@@ -72,6 +72,8 @@ class Loop:
         self._scaler: weakref.ref[GradScaler] | None = None
         self._scalers: list[weakref.ref[GradScaler]] = []
         self._current: Any = None
+        self._early: list[Clip] = []
+        """Clips of parameters whose optimizer has not been seen yet."""
         self._graphs = 0
         self._backwards = 0
         self._scaled_at = -1
@@ -87,8 +89,7 @@ class Loop:
             OptimizerFinder(self.before_optimizer, self.after_optimizer),
             ScalerFinder(self.adopt),
         )
-        for model in models:
-            self.names.add_model(model)
+        self.names.add_models(models)
         for part in self._parts:
             part.open()
         if self.optimizers.everything:
@@ -241,13 +242,17 @@ class Loop:
     @guarded()
     def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:
         ids = {id(parameter) for parameter in parameters}
-        for state, optimizer in self.optimizers.holding(ids):
+        total = torch.as_tensor(total).detach()
+        holding = self.optimizers.holding(ids)
+        if not holding and self.optimizers.everything:
+            self._early = [*self._early[-7:], Clip(ids, max_norm, total, before_reading=True)]
+        for state, optimizer in holding:
             scaler = self._scale_in(state, optimizer)
             if scaler is not None:
                 self._facts.add("clip-while-scaled")
             if state.reading is None:
                 self._read(state, optimizer, scaler)
-            state.clips.append((ids, max_norm, torch.as_tensor(total).detach()))
+            state.clips.append(Clip(ids, max_norm, total))
 
     def before_optimizer(self, optimizer: Optimizer, closure: bool) -> None:
         state = self.optimizers.states.get(id(optimizer))
@@ -271,6 +276,10 @@ class Loop:
             state.forget()  # clipped in the middle of accumulation
         if state.reading is None:
             self._read(state, optimizer, self._scale_in(state, optimizer))
+            if self._early:
+                mine = set(map(id, state.parameters))
+                state.clips = [clip for clip in self._early if not mine.isdisjoint(clip.ids)]
+                self._early = []
 
     def after_optimizer(self, optimizer: Optimizer) -> None:
         state = self.optimizers.states.get(id(optimizer))
@@ -381,8 +390,7 @@ class Loop:
         """Say what the run is, as often as that changes."""
         self._told = self._known(state)
         if self.optimizers.everything:
-            for model in self._finder.owners(state.parameters):
-                self.names.add_model(model)
+            self.names.add_models(self._finder.owners(state.parameters))
         self.host.describe(
             total_steps=self.total,
             scaler=self.knobs.scaler_info(),

@@ -1,4 +1,4 @@
-"""The guest rule: nothing of ours stays on what is the loop's, and everything is as it was found."""
+"""The guest rule: nothing of ours stays on what is the loop's; all is as it was found."""
 
 from __future__ import annotations
 

@@ -184,5 +184,23 @@ def assert_same_weights(left: dict[str, Tensor], right: dict[str, Tensor]) -> No
     """Equal to the last bit; NaN equals NaN."""
     assert left.keys() == right.keys()
     for name, value in left.items():
-        same = torch.equal(value.nan_to_num(7.0), right[name].nan_to_num(7.0))
-        assert same and torch.equal(value.isnan(), right[name].isnan()), name
+        assert torch.equal(value.nan_to_num(7.0), right[name].nan_to_num(7.0)), name
+        assert torch.equal(value.isnan(), right[name].isnan()), name
+
+
+CLIPPED = Case(steps=40, unscale=True, clip={"max_norm": 0.5})
+
+
+def strange_script(steps: int, clip: float) -> list[float]:
+    """A loop without a scaler that never heard of us; its gradient norms before the clip."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    norms = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        net(torch.ones(2, 4)).pow(2).mean().backward()
+        norms.append(true_norm(net.parameters()))
+        torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
+        optimizer.step()
+    return norms

@@ -20,6 +20,22 @@ CLIP_EPSILON = 1e-6
 """As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""
 
 
+class Clip(NamedTuple):
+    """One clipping by norm."""
+
+    ids: set[int]
+    """ids of the parameters whose gradients were clipped."""
+    max_norm: float
+    total: Tensor
+    before_reading: bool = False
+    """Whether the gradients had been clipped already when they were read."""
+
+    def factor(self, total: float) -> float:
+        """What the gradients were multiplied by; NaN too, as torch does it."""
+        factor = self.max_norm / (total + CLIP_EPSILON) if total != -CLIP_EPSILON else math.inf
+        return 1.0 if factor >= 1.0 else factor
+
+
 class Around(NamedTuple):
     """What of a record is known without asking a device."""
 
@@ -70,7 +86,7 @@ class Draft:
         self._values = state.values
         self._sizes = None if state.figures is None else state.figures.sizes
         self._figures_scaled = state.figures_scaled
-        self._clips = [(ids, max_norm) for ids, max_norm, _ in state.clips]
+        self._clips = state.clips
         self._around = around
         self._overhead = overhead
         self._lr = _learning_rate(optimizer)
@@ -87,6 +103,8 @@ class Draft:
         around = self._around
         if self._values is not None:
             norms = self._values
+        if totals:
+            norms = self._unclipped(norms, totals)
         scale = scales[0] if scales else None
         divisor = scale if scale else 1.0  # a scale of 0 cannot be divided out
         if found:
@@ -137,17 +155,27 @@ class Draft:
             send(self._stats([each / divisor for each in norms], maxima, figures, self._sizes))
         return bool(skipped)
 
+    def _times(self, norms: list[float], factor: float, ids: set[int]) -> list[float]:
+        return [
+            norm * factor if id(self._parameters[parameter]) in ids else norm
+            for norm, parameter in zip(norms, self._index, strict=True)
+        ]
+
+    def _unclipped(self, norms: list[float], totals: list[float]) -> list[float]:
+        """The norms before the clips that came before the reading."""
+        for clip, total in zip(self._clips, totals, strict=True):
+            factor = clip.factor(total)
+            if clip.before_reading and 0.0 < factor < 1.0:
+                norms = self._times(norms, 1.0 / factor, clip.ids)
+        return norms
+
     def _clipped_norm(self, norms: list[float], totals: list[float]) -> float:
         """The norm after clipping, from the clip's own formula."""
-        clipped = list(norms)
-        for (ids, max_norm), total in zip(self._clips, totals, strict=True):
-            factor = max_norm / (total + CLIP_EPSILON) if total != -CLIP_EPSILON else math.inf
-            if factor >= 1.0:
-                continue  # not "min": a factor that is NaN goes into every value
-            for position, parameter in enumerate(self._index):
-                if id(self._parameters[parameter]) in ids:
-                    clipped[position] *= factor
-        return total_norm(clipped)
+        for clip, total in zip(self._clips, totals, strict=True):
+            factor = clip.factor(total)
+            if factor != 1.0:
+                norms = self._times(norms, factor, clip.ids)
+        return total_norm(norms)
 
     def _name(self, position: int) -> str:
         parameter = self._index[position]

@@ -26,13 +26,12 @@ class Parameters:
         self._place: dict[int, int] = {}
         self._made: dict[int, int] = {}
 
-    def add_model(self, model: nn.Module) -> bool:
-        """Take the names of a model's parameters; whether it was new."""
-        if self.holds(model):
-            return False
-        self._models.append(weakref.ref(model))
-        self._learn()
-        return True
+    def add_models(self, models: Iterable[nn.Module]) -> None:
+        """Take the names of their parameters; of several models with the model's own in front."""
+        fresh = [model for model in models if not self.holds(model)]
+        if fresh:
+            self._models += map(weakref.ref, fresh)
+            self._learn()
 
     def holds(self, model: nn.Module) -> bool:
         return any(ref() is model for ref in self._models)

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from ampwatch.probe import private
 from ampwatch.probe.detail import Figures, Spacing
-from ampwatch.probe.draft import Around, Draft
+from ampwatch.probe.draft import Around, Clip, Draft
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.scaler import scale_in_force
@@ -78,7 +78,7 @@ class OptimizerState:
         self.counts: list[Tensor] | None = None
         self.scale: Tensor | None = None
         self.tracker: Tensor | None = None
-        self.clips: list[tuple[set[int], float, Tensor]] = []
+        self.clips: list[Clip] = []
 
 
 class StepReader:
@@ -215,7 +215,7 @@ class StepReader:
                 () if state.tracker is None else (state.tracker,),
                 losses,
                 late,
-                [total for _, _, total in state.clips],
+                [clip.total for clip in state.clips],
                 state.counts or (),
                 () if state.figures is None else state.figures.scalars,
             ),
