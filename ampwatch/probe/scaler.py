@@ -34,7 +34,8 @@ class ScalerListener(Protocol):
 
 _listeners: dict[int, tuple[weakref.ref[GradScaler], tuple[ScalerListener, ...]]] = {}
 _classes: dict[type[GradScaler], type[GradScaler]] = {}
-_switched_off: set[int] = set()
+_as_made: dict[int, dict[str, Any]] = {}
+"""What the script made of the scalers that a key has switched on or off: their attributes."""
 
 
 def listen(scaler: GradScaler, listener: ScalerListener) -> None:
@@ -53,7 +54,7 @@ def listen(scaler: GradScaler, listener: ScalerListener) -> None:
 
 def _forget(key: int) -> None:
     _listeners.pop(key, None)
-    _switched_off.discard(key)
+    _as_made.pop(key, None)
 
 
 def unlisten(scaler: GradScaler, listener: ScalerListener) -> None:
@@ -67,8 +68,9 @@ def unlisten(scaler: GradScaler, listener: ScalerListener) -> None:
         _listeners[key] = (ref, left)
         return
     del _listeners[key]
-    if key in _switched_off:
-        switch(scaler, on=True)
+    made = _as_made.pop(key, None)
+    if made is not None:
+        _put_back(scaler, made)
     if type(scaler) in _classes.values():
         scaler.__class__ = type(scaler).__mro__[1]
 
@@ -78,7 +80,7 @@ def _plain_reduce(scaler: GradScaler, base: type[GradScaler], protocol: Any) -> 
     watched = type(scaler)
     scaler.__class__ = base
     try:
-        reduced = scaler.__reduce_ex__(protocol)
+        reduced = while_as_made(scaler, lambda: scaler.__reduce_ex__(protocol))
     finally:
         scaler.__class__ = watched
     if isinstance(reduced, tuple) and reduced[0] is copyreg.__newobj__:  # type: ignore[attr-defined]
@@ -139,11 +141,11 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
 
     def state_dict(self: GradScaler) -> dict[str, Any]:
         # A checkpoint written while a key has switched the scaler off must still hold its state.
-        state: dict[str, Any] = while_on(self, lambda: base.state_dict(self))
+        state: dict[str, Any] = while_as_made(self, lambda: base.state_dict(self))
         return state
 
     def load_state_dict(self: GradScaler, state: dict[str, Any]) -> None:
-        while_on(self, lambda: base.load_state_dict(self, state))
+        while_as_made(self, lambda: base.load_state_dict(self, state))
 
     def __reduce_ex__(self: GradScaler, protocol: Any) -> Any:
         return _plain_reduce(self, base, protocol)
@@ -168,23 +170,28 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
 
 def switch(scaler: GradScaler, on: bool) -> bool:
     """Turn scaling on or off by key; whether it worked."""
-    if on:
-        _switched_off.discard(id(scaler))
-        return private.set_enabled(scaler, True)
-    if scaler.is_enabled():
-        _switched_off.add(id(scaler))
-    return private.set_enabled(scaler, False)
+    if on != scaler.is_enabled():
+        _as_made.setdefault(id(scaler), dict(vars(scaler)))
+    return private.set_enabled(scaler, on)
 
 
-def while_on(scaler: GradScaler, call: Callable[[], Any]) -> Any:
-    """Call with the scaler as the script made it, whatever a key has done to it."""
-    if id(scaler) not in _switched_off:
+def _put_back(scaler: GradScaler, made: dict[str, Any]) -> None:
+    """Enabled or not as it was made; one made disabled has lost nothing but our settings."""
+    for name in vars(scaler).keys() - made.keys():
+        delattr(scaler, name)
+    private.set_enabled(scaler, made["_enabled"])
+
+
+def while_as_made(scaler: GradScaler, call: Callable[[], Any]) -> Any:
+    """Call with the scaler on or off as the script made it, whatever a key has done to it."""
+    made, now = _as_made.get(id(scaler)), scaler.is_enabled()
+    if made is None or made["_enabled"] == now:
         return call()
-    private.set_enabled(scaler, True)
+    private.set_enabled(scaler, made["_enabled"])
     try:
         return call()
     finally:
-        private.set_enabled(scaler, False)
+        private.set_enabled(scaler, now)
 
 
 def describe(scaler: GradScaler, mode: str) -> ScalerInfo:
