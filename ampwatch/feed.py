@@ -24,6 +24,7 @@ class Feed:
         self._fd = fd
         self._begun = b""  # the rest of a line of which a part has gone out
         self._waiting: deque[tuple[bytes, bool]] = deque()
+        self._ordinary = 0  # of those that wait, how many may be thinned
         self.thinned = 0
         self.closed = False
 
@@ -36,8 +37,10 @@ class Feed:
             self._begun = data
         else:
             self._waiting.append((data, keep))
-            if len(self._waiting) >= BACKLOG_LINES:
-                self._thin()
+            if not keep:
+                self._ordinary += 1
+                if self._ordinary >= BACKLOG_LINES:
+                    self._thin()
         self.flush()
 
     def flush(self) -> bool:
@@ -46,7 +49,8 @@ class Feed:
             if not self._begun:
                 if not self._waiting:
                     return True
-                self._begun = self._waiting.popleft()[0]
+                self._begun, keep = self._waiting.popleft()
+                self._ordinary -= not keep
             try:
                 self._begun = self._begun[os.write(self._fd, self._begun) :]
             except BlockingIOError:
@@ -73,6 +77,7 @@ class Feed:
             drop = not drop
             if drop:
                 self.thinned += 1
+                self._ordinary -= 1
             else:
                 kept.append((data, keep))
         self._waiting = kept
