@@ -138,6 +138,15 @@ def foreach_norm(tensors: list[Tensor], dtype: torch.dtype | None = None) -> lis
     return list(norm(tensors, 2, dtype=dtype))
 
 
+def stored_values(tensor: Tensor) -> Tensor:
+    """The values of a sparse tensor as they are stored, repeated entries apart."""
+    read = getattr(tensor, "_values", None)
+    if read is None:
+        raise Unsupported("Tensor._values")
+    values: Tensor = read()
+    return values
+
+
 def sequence_number(node: Any) -> int:
     """When this node of an autograd graph was made; backward runs the latest ones first."""
     try:

@@ -271,7 +271,7 @@ def _put_inf(parameters: list[Tensor]) -> bool:
             if hasattr(gradient, "to_local"):
                 gradient = gradient.to_local()
             if gradient.layout is torch.sparse_coo:
-                gradient = gradient._values()
+                gradient = private.stored_values(gradient)
             if gradient.layout is torch.strided and gradient.numel():
                 gradient[(0,) * gradient.dim()] = math.inf
                 return True

@@ -1,0 +1,118 @@
+"""Numbers that come late, as from a GPU: order, step numbers and values stay right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from training_loops import RecordingHost, found_inf, true_norm
+
+import ampwatch
+from ampwatch.probe import steps as steps_module
+from ampwatch.probe.gradients import Reading
+from ampwatch.probe.transfer import Transfer
+
+CPU = torch.device("cpu")
+
+
+class SlowTransfer:
+    """Copies at once, as a stream does in its own order, and is ready some steps later."""
+
+    made: list[SlowTransfer] = []  # noqa: RUF012
+    lag = 3
+
+    def __init__(self, groups: Sequence[Sequence[Tensor]], device: torch.device | None) -> None:
+        self._values = [[float(tensor.clone()) for tensor in group] for group in groups]
+        SlowTransfer.made.append(self)
+        self._number = len(SlowTransfer.made)
+
+    def ready(self) -> bool:
+        return len(SlowTransfer.made) >= self._number + SlowTransfer.lag
+
+    def values(self) -> list[list[float]]:
+        return self._values
+
+
+class Elsewhere:
+    """Says that it is no CPU, so that nothing is read at once."""
+
+    type = "elsewhere"
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    SlowTransfer.made.clear()
+    monkeypatch.setattr(steps_module, "Transfer", SlowTransfer)
+    original = Reading.__init__
+
+    def read(self: Reading, parameters: Any) -> None:
+        original(self, parameters)
+        if self.device is not None:
+            self.device = Elsewhere()  # type: ignore[assignment]
+
+    monkeypatch.setattr(Reading, "__init__", read)
+
+
+def run(recorded: RecordingHost, fused: bool, unscale: bool) -> tuple[list[int], list[float]]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=5)
+    watch = ampwatch.hook(net, optimizer, scaler)
+    skips, norms = [], []
+    for step in range(30):
+        optimizer.zero_grad()
+        loss = net(torch.randn(4, 4)).pow(2).mean() * (float("inf") if step % 7 == 4 else 1.0)
+        scaler.scale(loss).backward()
+        norms.append(true_norm(net.parameters(), scaler.get_scale()))
+        if unscale:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        scaler.step(optimizer)
+        if found_inf(scaler, optimizer):
+            skips.append(step)
+        scaler.update()
+        watch.log(place=step)
+    assert len(recorded.steps) == 30 - SlowTransfer.lag, "the last ones are still under way"
+    watch.close()
+    return skips, norms
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("unscale", [False, True])
+def test_late_records_are_right(
+    fused: bool, unscale: bool, recorded: RecordingHost, late: None
+) -> None:
+    skips, norms = run(recorded, fused, unscale)
+    assert [record.step for record in recorded.steps] == list(range(30))
+    assert recorded.skips == skips == [4, 11, 18, 25]
+    assert [record.metrics.get("place") for record in recorded.steps] == [None, *range(29)]
+    for step, record in enumerate(recorded.steps):
+        if step in skips:
+            assert record.nonfinite_tensors == 4
+            assert record.origin == "1.bias"
+        else:
+            assert record.grad_norm == pytest.approx(norms[step], rel=1e-6)
+            assert record.nonfinite_tensors == 0
+            if unscale:
+                assert record.clipped_norm == pytest.approx(min(norms[step], 0.5), rel=1e-5)
+
+
+def test_a_metric_on_a_device_is_read_with_the_record(recorded: RecordingHost) -> None:
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    watch = ampwatch.hook(net, optimizer)
+    watch._loop.late["accuracy"] = torch.tensor(0.5)  # as log() does for other devices
+    net(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    assert dict(recorded.steps[0].metrics) == {"accuracy": 0.5}
+
+
+def test_numbers_on_the_cpu_are_there_at_once() -> None:
+    transfer = Transfer(([torch.tensor(1.5)], [], (torch.tensor(2), torch.tensor(True))), CPU)
+    assert transfer.ready()
+    assert transfer.values() == [[1.5], [], [2, True]]
+    assert Transfer((), None).values() == []
