@@ -242,17 +242,19 @@ class Loop:
     @guarded()
     def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:
         ids = {id(parameter) for parameter in parameters}
-        total = torch.as_tensor(total).detach()
+        # Of a sharded model the total is spread out too: only a collective could tell it.
+        known = None if hasattr(total, "to_local") else torch.as_tensor(total).detach()
         holding = self.optimizers.holding(ids)
-        if not holding and self.optimizers.everything:
-            self._early = [*self._early[-7:], Clip(ids, max_norm, total, before_reading=True)]
+        if not holding and self.optimizers.everything and known is not None:
+            self._early = [*self._early[-7:], Clip(ids, max_norm, known, before_reading=True)]
         for state, optimizer in holding:
             scaler = self._scale_in(state, optimizer)
             if scaler is not None:
                 self._facts.add("clip-while-scaled")
             if state.reading is None:
                 self._read(state, optimizer, scaler)
-            state.clips.append(Clip(ids, max_norm, total))
+            if known is not None:
+                state.clips.append(Clip(ids, max_norm, known))
 
     def before_optimizer(self, optimizer: Optimizer, closure: bool) -> None:
         state = self.optimizers.states.get(id(optimizer))

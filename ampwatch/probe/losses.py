@@ -36,7 +36,7 @@ class Losses:
             self._old = False
         node = result.grad_fn
         if node is not None:
-            self._scaled[sequence_number(node)] = loss.detach()
+            self._scaled[sequence_number(node)] = _local(loss)
 
     def back(self, root: Tensor) -> bool:
         """``root`` is back-propagated; whether it was made from scaled losses."""
@@ -47,7 +47,7 @@ class Losses:
         if found:
             self._gone += found
         elif root.numel() == 1:
-            self._gone.append(root.detach())
+            self._gone.append(_local(root))
         return bool(found)
 
     def _scaled_in(self, root: Tensor) -> list[Tensor]:
@@ -91,6 +91,13 @@ class Losses:
     def clear(self) -> None:
         self._scaled.clear()
         self._gone.clear()
+
+
+def _local(loss: Tensor) -> Tensor:
+    """Without its graph, and of a DTensor our own part: never a collective."""
+    loss = loss.detach()
+    local: Tensor = loss.to_local() if hasattr(loss, "to_local") else loss
+    return local
 
 
 def _mean(values: Tensor) -> Tensor:
