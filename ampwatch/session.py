@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Any, Protocol
 
 from ampwatch.controls import Controls
-from ampwatch.events import Event
 from ampwatch.record import Notice, Record, RunEnd, RunInfo
 from ampwatch.rules import RULES, SEVERITIES, Finding, Rule
 from ampwatch.run import Run
+from ampwatch.run.events import Event
 
 PUMP_RECORDS = 5000
 """Most records of one pump: a screen that opens a long log must not freeze."""

@@ -6,12 +6,12 @@ import math
 
 
 def scale_words(scale: float | None) -> str:
-    """A loss scale: a power of two as 2^n from 2^17 on and below 1, other values as they are."""
+    """A loss scale: a power of two as 2^n, as on the plot; other values as they are."""
     if scale is None:
         return "unknown"
     if math.isfinite(scale) and scale > 0:
         mantissa, exponent = math.frexp(scale)
-        if mantissa == 0.5 and not 1 <= scale <= 65536:
+        if mantissa == 0.5 and scale != 1:
             return f"2^{exponent - 1}"
     return number_words(scale)
 

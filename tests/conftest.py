@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 def recorded() -> Iterator[RecordingHost]:
     """A host that keeps what a hook records; hooks that a test leaves open are closed."""
-    from ampwatch import host, watch
     from training_loops import RecordingHost
+
+    from ampwatch import host, watch
 
     here = RecordingHost()
     host.install(here)

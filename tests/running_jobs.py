@@ -15,7 +15,7 @@ from typing import Any
 from ampwatch import job as states
 from ampwatch.launch import ScriptJob
 from ampwatch.record import Notice, Record, RunEnd
-from ampwatch.settings import Settings
+from ampwatch.runner.settings import Settings
 
 PATIENCE = 60.0
 """Seconds before a test gives up; on a busy machine everything may take its time."""

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from ampwatch.events import Event, EventLog
 from ampwatch.record import Notice, RunEnd, RunInfo, ScalerInfo, StepRecord
 from ampwatch.run import Run
+from ampwatch.run.events import Event, EventLog
 
 INFO = RunInfo(
     "toy",
@@ -46,12 +46,12 @@ def texts(*records: StepRecord | RunInfo | RunEnd | Notice) -> list[str]:
 def test_a_skip_names_the_tensors_the_origin_and_the_scale() -> None:
     assert texts(step(11), step(12, skipped=True), step(13, 32768.0)) == [
         "step 12 skipped: 3 of 8 gradient tensors held inf or NaN, first in net.2.weight "
-        "(nearest the loss); the scale falls from 65536 to 32768"
+        "(nearest the loss); the scale falls from 2^16 to 2^15"
     ]
 
 
 def test_a_skip_is_told_in_full_before_the_next_step_is_known() -> None:
-    assert texts(step(12, skipped=True))[0].endswith("the scale falls from 65536 to 32768")
+    assert texts(step(12, skipped=True))[0].endswith("the scale falls from 2^16 to 2^15")
 
 
 def test_skips_in_a_row_are_one_event() -> None:
@@ -60,7 +60,7 @@ def test_skips_in_a_row_are_one_event() -> None:
     (event,) = told(*records, step(10, 64.0))
     assert (event.step, event.last_step, event.count, event.kind) == (0, 9, 10, "skip")
     assert event.text.startswith("steps 0 to 9 skipped (10 in a row): ")
-    assert event.text.endswith("; the scale falls from 65536 to 64")
+    assert event.text.endswith("; the scale falls from 2^16 to 2^6")
 
 
 def test_skips_apart_are_several_events() -> None:
@@ -69,12 +69,12 @@ def test_skips_apart_are_several_events() -> None:
 
 
 def test_a_scale_that_does_not_fall_is_said_to_stay() -> None:
-    assert texts(step(1, skipped=True), step(2))[0].endswith("; the scale stays at 65536")
+    assert texts(step(1, skipped=True), step(2))[0].endswith("; the scale stays at 2^16")
 
 
 def test_a_static_scale_stays() -> None:
     text = texts(step(1, skipped=True, scaler="static"))[0]
-    assert text.endswith("; the scale stays at 65536")
+    assert text.endswith("; the scale stays at 2^16")
 
 
 def test_a_backoff_factor_of_the_run_is_used() -> None:
@@ -83,7 +83,7 @@ def test_a_backoff_factor_of_the_run_is_used() -> None:
     run.add(step(1, skipped=True))
     latest = run.events.latest
     assert latest is not None
-    assert latest.text.endswith("the scale falls from 65536 to 16384")
+    assert latest.text.endswith("the scale falls from 2^16 to 2^14")
 
 
 @pytest.mark.parametrize(("loss", "word"), [(math.nan, "NaN"), (math.inf, "inf")])
@@ -126,14 +126,14 @@ def test_growth_again_and_again_is_one_event() -> None:
 def test_a_skip_after_growth_says_so() -> None:
     records = [step(n, growth_tracker=n) for n in range(200)]
     text = texts(*records, step(200, 131072.0, skipped=True))[-1]
-    assert "; the scale had just grown; the scale falls from 2^17 to 65536" in text
+    assert "; the scale had just grown; the scale falls from 2^17 to 2^16" in text
 
 
 def test_a_scale_doubled_by_hand_is_no_growth() -> None:
     """update(new_scale) leaves the growth tracker alone; growth puts it back to 0."""
     events = told(step(50, growth_tracker=50), step(51, 131072.0, growth_tracker=51))
     assert [(e.kind, e.text) for e in events] == [
-        ("scale-set", "the scale was set from 65536 to 2^17")
+        ("scale-set", "the scale was set from 2^16 to 2^17")
     ]
 
 
@@ -149,18 +149,18 @@ def test_a_scale_halved_by_hand_is_no_skip() -> None:
 
 def test_a_new_scaler_is_recognised_by_its_initial_value() -> None:
     text = texts(step(50, 128.0), step(51, 65536.0))[0]
-    assert text == "the scale was set from 128 to 65536, its initial value"
+    assert text == "the scale was set from 2^7 to 2^16, its initial value"
 
 
 def test_targets_enlarged_by_key() -> None:
     assert texts(step(1, target_gain=1.0), step(2, target_gain=10.0), step(3, target_gain=1.0)) == [
-        "targets enlarged to x10 by key",
-        "targets back to x1 by key",
+        "targets enlarged to ×10 by key",
+        "targets back to ×1 by key",
     ]
 
 
 def test_the_loss_reduced_by_key() -> None:
-    assert texts(step(1), step(2, loss_gain=0.1)) == ["loss reduced to x0.1 by key"]
+    assert texts(step(1), step(2, loss_gain=0.1)) == ["loss reduced to ×0.1 by key"]
 
 
 def test_switching_dtype_and_scaler() -> None:
@@ -182,7 +182,7 @@ def test_a_key_seen_from_two_optimizers_is_told_once() -> None:
         for n, gain in ((1, 1.0), (2, 10.0))
         for name in ("Adam", "Adam 2")
     ]
-    assert texts(*records) == ["targets enlarged to x10 by key"]
+    assert texts(*records) == ["targets enlarged to ×10 by key"]
 
 
 def test_a_bad_loss_without_a_scaler_reaches_the_weights() -> None:

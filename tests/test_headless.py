@@ -13,8 +13,8 @@ import pytest
 
 from ampwatch.controls import Controls, Request
 from ampwatch.headless import run_headless
+from ampwatch.headless.progress import Progress, progress_text
 from ampwatch.output import OutputBuffer
-from ampwatch.progress import Progress, progress_text
 from ampwatch.record import Notice, Record, RunEnd, RunInfo, ScalerInfo, StepRecord
 from ampwatch.run import Run
 from ampwatch.session import Session
@@ -118,10 +118,10 @@ def test_a_run_ends_with_a_summary_on_stderr() -> None:
         "  watching took 1 % of the time",
         "findings",
         "  info    scale-settling: 1 step skipped while the scale found its level: the scale went "
-        "from 65536 to 32768",
+        "from 2^16 to 2^15",
         "events of note",
         "  step 0 skipped: 1 of 2 gradient tensors held inf or NaN, first in w (nearest the loss); "
-        "the scale falls from 65536 to 32768",
+        "the scale falls from 2^16 to 2^15",
     ]
 
 

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ampwatch import intake
-from ampwatch.intake import Intake, wide_pipe
+from ampwatch.launch import intake
+from ampwatch.launch.intake import Intake, wide_pipe
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

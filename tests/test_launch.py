@@ -17,7 +17,7 @@ from ampwatch.controls import PAUSE, SPEED, Request
 from ampwatch.launch import ScriptJob
 from ampwatch.log import read_log
 from ampwatch.record import RunEnd, RunInfo, StepRecord
-from ampwatch.settings import Settings
+from ampwatch.runner.settings import Settings
 
 
 @pytest.fixture
@@ -410,7 +410,7 @@ def test_a_script_notices_when_the_screen_is_gone(tmp_path: Path) -> None:
         f"""
         import os, time
         from ampwatch.launch import ScriptJob
-        from ampwatch.settings import Settings
+        from ampwatch.runner.settings import Settings
         job = ScriptJob({str(script)!r}, [], Settings("test"))
         job.start()
         while job.state != "running":

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ampwatch import log, log_reader
 from ampwatch.errors import LogError
 from ampwatch.log import LogFollower, LogWriter, rank_path, read_log
-from ampwatch.ranks import merge_ranks
+from ampwatch.log import reader as log_reader
+from ampwatch.log import writer as log_writer
+from ampwatch.log.ranks import merge_ranks
 from ampwatch.record import Notice, Record, RunEnd, RunInfo, StepRecord, TensorStats, to_json
 
 INFO = RunInfo("toy", 1.0)
@@ -151,7 +152,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = 10**9
         self._write = os.write
-        monkeypatch.setattr(log.os, "write", self.write)
+        monkeypatch.setattr(log_writer.os, "write", self.write)
 
     def write(self, fd: int, data: bytes | bytearray) -> int:
         if self.room <= 0:
@@ -192,7 +193,7 @@ def test_a_full_disk_loses_nothing_and_is_told_once(
 def test_a_disk_that_stays_full_costs_ordinary_steps_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log, "WAITING_BYTES", 2000)
+    monkeypatch.setattr(log_writer, "WAITING_BYTES", 2000)
     disk, clock, told = Disk(monkeypatch), Clock(), list[str]()
     writer = LogWriter(tmp_path / "run.jsonl", told.append, clock)
     disk.room = 0
@@ -246,7 +247,7 @@ def test_an_interrupt_between_writing_and_counting_doubles_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(log.os, "write", interrupted)
+        patched.setattr(log_writer.os, "write", interrupted)
         with pytest.raises(KeyboardInterrupt):
             writer.put(step(0, skipped=True))
     writer.put(step(1, skipped=True))
@@ -309,7 +310,7 @@ def test_kill_9_loses_at_most_the_last_second(tmp_path: Path) -> None:
     kept = steps_of(read_log(path))
     assert kept == list(range(len(kept)))
     # A second, and the pause of a step around which it may fall.
-    assert max(recorded.values()) - recorded[kept[-1]] <= log.FLUSH_SECONDS + 0.25
+    assert max(recorded.values()) - recorded[kept[-1]] <= log_writer.FLUSH_SECONDS + 0.25
 
 
 # Reading

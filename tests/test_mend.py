@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ampwatch.mend import finish_log
+from ampwatch.log.mend import finish_log
 from ampwatch.record import RunEnd, StepRecord, to_json
 
 STEP = to_json(StepRecord(0, 0.5, loss=1.0))

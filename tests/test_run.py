@@ -21,8 +21,8 @@ from ampwatch.record import (
 )
 from ampwatch.rules import RULES
 from ampwatch.run import Run
-from ampwatch.series import MOST_OPTIMIZERS, MOST_SERIES
-from ampwatch.spans import MOST_KEYS
+from ampwatch.run.series import MOST_OPTIMIZERS, MOST_SERIES
+from ampwatch.run.spans import MOST_KEYS
 
 INFO = RunInfo("toy", 0.0, scaler=ScalerInfo("dynamic", 1024.0, 2.0, 0.5, 100))
 
@@ -166,13 +166,13 @@ def test_changes_by_key_and_skips_are_marks_in_order() -> None:
     )
     assert [(mark.step, mark.kind) for mark in run.marks] == [(1, "skip"), (1, "knob")]
     assert [mark.text for mark in run.marks if mark.kind == "knob"] == [
-        "targets enlarged to x10 by key"
+        "targets enlarged to ×10 by key"
     ]
 
 
 def test_a_scale_set_by_hand_is_a_mark() -> None:
     run = run_of(step(0), step(1, scale=256.0))
-    assert [(mark.step, mark.kind, mark.text) for mark in run.marks] == [(1, "knob", "scale 256")]
+    assert [(mark.step, mark.kind, mark.text) for mark in run.marks] == [(1, "knob", "scale 2^8")]
 
 
 def test_marks_of_a_window_are_exact() -> None:

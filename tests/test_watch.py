@@ -1,4 +1,4 @@
-"""What a loop holds: steps, log, summary, close; its log file, also from forked and spawned code."""
+"""What a loop holds: steps, log, summary, close; its log file, also of forked workers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from ampwatch.words import (
 @pytest.mark.parametrize(
     ("scale", "words"),
     [
-        (65536.0, "65536"),
+        (65536.0, "2^16"),
         (131072.0, "2^17"),
         (1.0, "1"),
         (0.5, "2^-1"),

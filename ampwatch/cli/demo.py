@@ -31,7 +31,7 @@ def command(list_demos: bool, args: tuple[str, ...], **asked: Any) -> int:
         return 0
 
     from ampwatch.cli.train import train
-    from ampwatch.settings import Settings
+    from ampwatch.runner.settings import Settings
 
     options = Options(**asked)
     named = bool(args) and not args[0].startswith("-")

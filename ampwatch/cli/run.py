@@ -26,7 +26,7 @@ def command(script: str, args: tuple[str, ...], **asked: Any) -> int:
     """
     from ampwatch.cli.target import check_target
     from ampwatch.cli.train import train
-    from ampwatch.settings import Settings
+    from ampwatch.runner.settings import Settings
 
     options = Options(**asked)
     check_target(script)

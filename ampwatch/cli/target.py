@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from ampwatch.errors import UsageError
-from ampwatch.mainscript import is_function
+from ampwatch.runner.mainscript import is_function
 
 LOOKED_AT_BYTES = 8192
 

@@ -18,7 +18,7 @@ from ampwatch.cli.options import Options
 from ampwatch.controls import Controls
 from ampwatch.errors import UsageError
 from ampwatch.launch import ScriptJob
-from ampwatch.settings import Settings
+from ampwatch.runner.settings import Settings
 
 if TYPE_CHECKING:
     from ampwatch.session import Session

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampwatch.bursts import LONE_SKIPS, Burst
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.run import Run
+from ampwatch.run.bursts import LONE_SKIPS, Burst
 from ampwatch.words import count_words, number_words, scale_words
 
 COLLAPSE_SKIPS = 8

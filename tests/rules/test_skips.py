@@ -39,7 +39,7 @@ def test_the_first_skips_are_the_scale_settling() -> None:
         2,
         3,
     )
-    assert "from 65536 to 8192" in settling.message
+    assert "from 2^16 to 2^13" in settling.message
 
 
 def test_a_late_one_among_the_first_steps_is_settling_too() -> None:

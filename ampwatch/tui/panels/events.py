@@ -8,8 +8,8 @@ from typing import ClassVar
 from rich.style import Style
 from rich.text import Text
 
-from ampwatch.events import Event
 from ampwatch.run import Run
+from ampwatch.run.events import Event
 from ampwatch.tui.event_line import SIGNS
 from ampwatch.tui.foreign import plain
 from ampwatch.tui.rows import Rows

@@ -1,0 +1,240 @@
+"""Skipped steps in a row, and what explains each run of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ampwatch.record import StepRecord
+from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
+
+SETTLED_STEPS = 10
+"""So many steps in a row without an overflow, and a new scale has found its level."""
+PROBE_STEPS = 2
+PROBE_SHARE = 0.1
+LIMIT_SHARE = 0.5
+"""A skip belongs to the growth before it when it comes within a tenth of the growth interval (or
+2 steps); within half of it, when the gradients were near float16's limit ever since."""
+NEAR_LIMIT = 65504.0 / 4
+PROBE_SKIPS = 2
+"""One halving takes a doubling back; a second one is granted."""
+LONE_SKIPS = 2
+KEPT_STEPS = 20
+
+
+@dataclass(slots=True)
+class Burst:
+    """Skipped steps without a taken one between them."""
+
+    kind: str
+    """Why, as far as it can be told: "settling" (a new scale looks for its level), "probe" (right
+    after growth), "forward" (the loss was already inf or NaN), "static" (the scale did not react),
+    "other"."""
+    first: int
+    last: int
+    count: int
+    scale_before: float | None
+    """The scale of the first skipped step."""
+    scale_last: float | None
+    """The scale of the last skipped step."""
+    scale_after: float | None
+    """The scale after it: expected until the next step shows it."""
+    tensors: int | None
+    """Most non-finite gradient tensors in one step."""
+    origin: str | None
+    optimizer: str | None
+    """Whose steps were skipped; None when it was more than one's."""
+    latest_optimizer: str | None = None
+    nonfinite_losses: int = 0
+    loss: float | None = None
+    """The loss at the first of them, when it was inf or NaN."""
+    clean_before: int = 0
+    """Steps without an overflow before it, since the scale last changed."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """All bursts of one kind."""
+
+    bursts: int = 0
+    skips: int = 0
+    lone: int = 0
+    """How many bursts were no longer than one or two skips."""
+    first: int | None = None
+    last: int | None = None
+    steps: list[int] = field(default_factory=list)
+    """Where the first few of them began."""
+    worst: Burst | None = None
+    """The longest one."""
+
+    def add(self, burst: Burst) -> None:
+        self.bursts += 1
+        self.skips += burst.count
+        self.lone += burst.count <= LONE_SKIPS
+        if self.first is None:
+            self.first = burst.first
+        self.last = burst.last
+        if len(self.steps) < KEPT_STEPS:
+            self.steps.append(burst.first)
+        if self.worst is None or burst.count > self.worst.count:
+            self.worst = burst
+
+
+class BurstLedger:
+    """The bursts of a run in fixed memory: the present one, and a tally for each kind."""
+
+    __slots__ = ("_calm_since", "_settling", "ended", "open")
+
+    def __init__(self) -> None:
+        self.open: Burst | None = None
+        """The burst that may still go on."""
+        self.ended: dict[str, Tally] = {}
+        self._settling = True
+        self._calm_since: int | None = None
+        """The step since which nothing overflowed while the scale looks for its level."""
+
+    @property
+    def attentive(self) -> bool:
+        """Whether a step that was taken tells it anything."""
+        return self.open is not None or self._settling
+
+    def expect_settling(self, step: int) -> None:
+        """Gradients were made larger on purpose: the scale has to find a new level."""
+        self._settling = True
+        self._calm_since = step
+
+    def scale_changed(self, step: int, change: ScaleChange) -> Burst | None:
+        """Hear how the scale moved; returns the burst that this tells something new about."""
+        if change.kind == "grew":
+            self._settling = False
+        elif change.kind == "set":
+            self._settling = change.after > change.before
+            self._calm_since = step
+        burst = self.open
+        if burst is None or burst.scale_last != change.before:
+            return None
+        after = None if change.kind == "set" else change.after
+        if change.kind == "held" and burst.kind != "forward":
+            burst.kind = "static"
+        if after == burst.scale_after and change.kind != "held":
+            return None
+        burst.scale_after = after
+        return burst
+
+    def taken(self, record: StepRecord) -> None:
+        """A step that was not skipped; one optimizer's step does not end another's burst."""
+        burst = self.open
+        if burst is not None and record.step > burst.last:
+            # Another optimizer's step may come before the next skip of the one that is skipped.
+            same = record.optimizer == burst.latest_optimizer
+            if same or record.step > burst.last + 1:
+                self._close(burst)
+        if self._calm_since is None:
+            self._calm_since = record.step
+        if self._settling and record.step - self._calm_since >= SETTLED_STEPS:
+            self._settling = False
+
+    def skipped(
+        self, record: StepRecord, track: ScaleTrack, before: StepRecord | None = None
+    ) -> Burst:
+        """One more skipped step, and the optimizer's step before; returns the burst it is in."""
+        burst = self.open
+        clean_before = track.clean_before
+        after = track.expected(record)
+        bad_loss = record.loss is not None and not _finite(record.loss)
+        if burst is not None and (record.scale or 0) > (burst.scale_last or 0):
+            # A larger scale without a taken step between: a new scaler, or a hand.
+            self._close(burst)
+            burst = None
+        if burst is None:
+            burst = self.open = Burst(
+                kind="other",
+                first=record.step,
+                last=record.step,
+                count=1,
+                scale_before=record.scale,
+                scale_last=record.scale,
+                scale_after=after,
+                tensors=record.nonfinite_tensors,
+                origin=record.origin,
+                optimizer=record.optimizer,
+                latest_optimizer=record.optimizer,
+                clean_before=clean_before,
+            )
+            burst.kind = self._kind(track, before)
+            if after is not None and after == record.scale:
+                burst.kind = "static"
+        else:
+            burst.count += record.step > burst.last
+            burst.last = record.step
+            burst.scale_last = record.scale
+            burst.scale_after = after
+            burst.latest_optimizer = record.optimizer
+            if burst.optimizer != record.optimizer:
+                burst.optimizer = None
+            if record.nonfinite_tensors is not None:
+                burst.tensors = max(burst.tensors or 0, record.nonfinite_tensors)
+            burst.origin = burst.origin or record.origin
+            if burst.kind == "probe" and burst.count > PROBE_SKIPS:
+                burst.kind = "other"
+        self._calm_since = record.step
+        if bad_loss:
+            burst.nonfinite_losses += 1
+            if burst.loss is None:
+                burst.loss = record.loss
+            burst.kind = "forward"
+        return burst
+
+    def tally(self, kind: str) -> Tally | None:
+        """All bursts of a kind, the present one included."""
+        tally = self.ended.get(kind)
+        burst = self.open
+        if burst is None or burst.kind != kind:
+            return tally
+        whole = Tally()
+        if tally is not None:
+            whole = Tally(
+                tally.bursts,
+                tally.skips,
+                tally.lone,
+                tally.first,
+                tally.last,
+                list(tally.steps),
+                tally.worst,
+            )
+        whole.add(burst)
+        return whole
+
+    def tallies(self) -> Iterator[tuple[str, Tally]]:
+        """Every kind that was seen."""
+        kinds = dict.fromkeys(self.ended)
+        if self.open is not None:
+            kinds[self.open.kind] = None
+        for kind in kinds:
+            tally = self.tally(kind)
+            if tally is not None:
+                yield kind, tally
+
+    def _kind(self, track: ScaleTrack, before: StepRecord | None) -> str:
+        if self._settling:
+            return "settling"
+        if track.origin == "grew":
+            interval = track.growth_interval or 0
+            share = LIMIT_SHARE if before is not None and _near_limit(before) else PROBE_SHARE
+            if track.clean_before <= max(PROBE_STEPS, int(share * interval)):
+                return "probe"
+        return "other"
+
+    def _close(self, burst: Burst) -> None:
+        self.ended.setdefault(burst.kind, Tally()).add(burst)
+        self.open = None
+
+
+def _finite(value: float) -> bool:
+    return value - value == 0
+
+
+def _near_limit(record: StepRecord) -> bool:
+    """Whether the gradients, while scaled, were of the size of float16's largest numbers."""
+    norm, scale = record.grad_norm, record.scale
+    return norm is not None and scale is not None and norm * scale >= NEAR_LIMIT

@@ -1,0 +1,30 @@
+"""Where in a run something was seen, without keeping every place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+MOST_KEYS = 128
+"""Made-up keys must not eat the memory."""
+
+_K = TypeVar("_K")
+
+
+@dataclass(slots=True)
+class Span:
+    """How many records something was seen in, its first and its last step."""
+
+    count: int
+    first: int
+    last: int
+
+
+def note(spans: dict[_K, Span], key: _K, step: int) -> None:
+    """It was seen at this step."""
+    span = spans.get(key)
+    if span is not None:
+        span.count += 1
+        span.last = step
+    elif len(spans) < MOST_KEYS:
+        spans[key] = Span(1, step, step)
