@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,18 +25,23 @@ from ampwatch.probe import private
 from ampwatch.probe.autocast import AutocastWatch
 from ampwatch.probe.backward import BackwardWatch, Roots
 from ampwatch.probe.clipping import ClipWatch
-from ampwatch.probe.draft import Around, Clip
-from ampwatch.probe.finders import ModelFinder, OptimizerFinder, ScalerFinder
-from ampwatch.probe.losses import Losses, iterated, multiplied, strange, tensors_in
+from ampwatch.probe.draft import Clip
+from ampwatch.probe.finders import OptimizerFinder, ScalerFinder
+from ampwatch.probe.ledger import Ledger
+from ampwatch.probe.losses import iterated, multiplied, strange, tensors_in
 from ampwatch.probe.optimizers import Optimizers
-from ampwatch.probe.parameters import Parameters, trained
+from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.scaler import listen, unlisten
-from ampwatch.probe.steps import OptimizerState, StepReader
-from ampwatch.record import NO_METRICS, Notice, StepRecord, TensorStats
-from ampwatch.tally import Tally
+from ampwatch.probe.steps import OptimizerState
+from ampwatch.record import Notice
+from ampwatch.recorder import Recorder
 
-GRAPHS_READ = 8
-"""So many losses show the order of gradients; after that no graph is walked any more."""
+
+class Part(Protocol):
+    """Something of torch's that is listened to."""
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class Loop:
@@ -58,42 +63,33 @@ class Loop:
     ) -> None:
         self.closed = False
         self.host = host
-        self.tally = Tally()
         self.names = Parameters()
         self.autocast = AutocastWatch(self.fail)
         self.knobs = Knobs(self)
-        self.reader = StepReader(self.names, self._take, share)
-        self.metrics: dict[str, float] = {}
-        self.late: dict[str, Tensor] = {}
-        self.total: int | None = None
         self.optimizers = Optimizers(self.names, models, optimizers)
-        self._losses = Losses()
-        self._facts: set[str] = set()
+        self.recorder = Recorder(host, self.names, self.optimizers, share)
+        self.reader = self.recorder.reader
+        self._ledger = Ledger(self.names)
+        self._facts = self.recorder.facts
         self._scaler: weakref.ref[GradScaler] | None = None
         self._scalers: list[weakref.ref[GradScaler]] = []
         self._current: Any = None
         self._early: list[Clip] = []
         """Clips of parameters whose optimizer has not been seen yet."""
-        self._graphs = 0
-        self._backwards = 0
-        self._scaled_at = -1
-        self._scaled_parameters: set[int] = set()
         self._boundary_due = False
         self._updates = False
-        self._told: tuple[Any, ...] | None = None
-        self._finder = ModelFinder()
-        self._parts = (
+        self._parts: tuple[Part, ...] = (
             self.autocast,
             BackwardWatch(self.before_backward),
             ClipWatch(self.before_clip),
             OptimizerFinder(self.before_optimizer, self.after_optimizer),
             ScalerFinder(self.adopt),
         )
+        if self.optimizers.everything:
+            self._parts += (self.recorder.finder,)
         self.names.add_models(models)
         for part in self._parts:
             part.open()
-        if self.optimizers.everything:
-            self._finder.open()
 
     # -- the scaler -----------------------------------------------------------------------------
 
@@ -126,12 +122,12 @@ class Loop:
     @guarded(fallback=2)
     def after_scale(self, scaler: GradScaler, outputs: Any, scaled: Any) -> Any:
         if isinstance(outputs, Tensor):
-            self._losses.scaled(outputs, scaled)
+            self._ledger.losses.scaled(outputs, scaled)
         elif iterated(outputs):
             return self._noted(scaled)
         else:
             for loss, result in zip(tensors_in(outputs), tensors_in(scaled), strict=True):
-                self._losses.scaled(loss, result)
+                self._ledger.losses.scaled(loss, result)
         return scaled
 
     def _one_by_one(self, outputs: Any, gain: float) -> Iterator[Any]:
@@ -155,13 +151,13 @@ class Loop:
         state.scaler = id(scaler)
         if state.reading is None:
             self._read(state, optimizer, scaler)
-        state.unscaled_at = self._backwards
+        state.unscaled_at = self._ledger.passes
 
     @guarded()
     def failed_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         state = self.optimizers.states.get(id(optimizer))
         if state is not None and not state.in_scaler:
-            self._emit_failed(state, optimizer)
+            self._emit_refused(state, optimizer)
 
     def before_step(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         state = self._begin(optimizer)
@@ -187,10 +183,10 @@ class Loop:
         if state is None or state.reading is None:
             return
         if failed:
-            self._emit_failed(state, optimizer)
+            self._emit_refused(state, optimizer)
             return
         if scaler.is_enabled():
-            state.unscaled_at = self._backwards
+            state.unscaled_at = self._ledger.passes
         self._emit(state, optimizer, private.found_infs(scaler, optimizer))
 
     @guarded(fallback=1)
@@ -217,17 +213,9 @@ class Loop:
             tensors = [root for root in tensors if not strange(root, ours, others)]
         if not tensors:
             return roots
-        self._backwards += 1
         if private.autocast_active():
             self._facts.add("backward-in-autocast")
-        unscaled = [root for root in tensors if not self._losses.back(root)]
-        if len(unscaled) < len(tensors):
-            self._scaled_at = self._backwards
-        if self._graphs < GRAPHS_READ:
-            self._graphs += 1
-            reached = self.names.learn_order(tensors)
-            if not unscaled:
-                self._scaled_parameters |= reached
+        unscaled = self._ledger.back(tensors)
         if not unscaled:
             return roots
         scaler = self.scaler
@@ -248,7 +236,7 @@ class Loop:
         if not holding and self.optimizers.everything and known is not None:
             self._early = [*self._early[-7:], Clip(ids, max_norm, known, before_reading=True)]
         for state, optimizer in holding:
-            scaler = self._scale_in(state, optimizer)
+            scaler = self._ledger.scale_in(self.scaler, state, optimizer)
             if scaler is not None:
                 self._facts.add("clip-while-scaled")
             if state.reading is None:
@@ -274,10 +262,10 @@ class Loop:
             state.forget()  # the closure is still to make the gradients
             return
         alone = len(self.optimizers.states) == 1
-        if state.reading is not None and alone and self._backwards > state.read_at:
+        if state.reading is not None and alone and self._ledger.passes > state.read_at:
             state.forget()  # clipped in the middle of accumulation
         if state.reading is None:
-            self._read(state, optimizer, self._scale_in(state, optimizer))
+            self._read(state, optimizer, self._ledger.scale_in(self.scaler, state, optimizer))
             if self._early:
                 mine = set(map(id, state.parameters))
                 state.clips = [clip for clip in self._early if not mine.isdisjoint(clip.ids)]
@@ -294,33 +282,16 @@ class Loop:
     @guarded()
     def _end_direct(self, state: OptimizerState, optimizer: Optimizer) -> None:
         if state.reading is None:  # a closure has made the gradients only now
-            self._read(state, optimizer, self._scale_in(state, optimizer))
+            self._read(state, optimizer, self._ledger.scale_in(self.scaler, state, optimizer))
         scaler = self.scaler
-        if scaler is not None and scaler.is_enabled() and self._passed_by(state, optimizer):
+        if scaler is not None and scaler.is_enabled() and self._ledger.passed_by(state, optimizer):
             self._facts.add("step-outside-scaler")
         self._emit(state, optimizer, [])
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _passed_by(self, state: OptimizerState, optimizer: Optimizer) -> bool:
-        """Whether the scaler has had to do with gradients that are now applied without it."""
-        if state.unscaled_at >= 0:
-            return True
-        reached = self._scaled_parameters
-        mine = map(id, trained(optimizer))
-        return self._scaled_at > state.stepped_at and (not reached or not reached.isdisjoint(mine))
-
-    def _scale_in(self, state: OptimizerState, optimizer: Optimizer) -> GradScaler | None:
-        """The scaler whose scale is in an optimizer's gradients just now, if any."""
-        scaler = self.scaler
-        if scaler is None or not scaler.is_enabled() or state.unscaled_at == self._backwards:
-            return None
-        if private.is_unscaled(scaler, optimizer) or not self._passed_by(state, optimizer):
-            return None
-        return scaler if self._scaled_at > state.stepped_at else None
-
     def _read(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler | None) -> None:
-        state.read_at = self._backwards
+        state.read_at = self._ledger.passes
         self.reader.read(state, optimizer, scaler)
 
     def _begin(self, optimizer: Optimizer) -> OptimizerState | None:
@@ -335,74 +306,21 @@ class Loop:
         strangers = len(self.optimizers.others)
         state = self.optimizers.state(optimizer)
         if len(self.optimizers.others) > strangers:
-            self._losses.clear()  # they may be those of a network that is not ours
+            self._ledger.losses.clear()  # they may be those of a network that is not ours
         return state
 
-    def _emit_failed(self, state: OptimizerState, optimizer: Optimizer) -> None:
-        """The scaler refused these gradients; why is worth a record, the script may end here."""
-        reading = state.reading
-        if reading is None or not reading.gradients:
-            self._facts.add("no-gradients")
-        elif any(gradient.dtype is torch.float16 for gradient in reading.gradients):
-            self._facts.add("fp16-gradients")
-        else:
-            state.forget()
-            return
-        if reading is not None:
-            self._facts.add("step-refused")
-            self._emit(state, optimizer, [])
-
     def _emit(self, state: OptimizerState, optimizer: Optimizer, found: list[Tensor]) -> None:
-        if self._told is None or self._told != self._known(state):
-            self._tell(state)
-        assert state.reading is not None
-        if not state.reading.index:
-            self._facts.add("no-gradients")
-        knobs = self.knobs
-        around = Around(
-            self.host.time(),
-            self.autocast.dtype(),
-            knobs.scaler_mode(),
-            knobs.target_gain,
-            knobs.loss_gain,
-            tuple(sorted(self._facts)) if self._facts else (),
-            self.metrics or NO_METRICS,
-            tuple(self.late) if self.late else (),
-        )
-        late = list(self.late.values()) if self.late else []
-        if self.metrics or late:
-            self.metrics, self.late = {}, {}
-        self._facts.clear()
         self._boundary_due = True
-        state.stepped_at = self._backwards
-        self.host.reached(self.reader.step)
-        losses = self._losses.taken()
-        self.reader.emit(state, optimizer, found, losses, late, around, self.host.waited)
+        state.stepped_at = self._ledger.passes
+        losses = self._ledger.losses.taken()
+        self.recorder.emit(state, optimizer, found, losses, self.autocast.dtype(), self.knobs)
 
-    def _known(self, state: OptimizerState) -> tuple[Any, ...]:
-        return (
-            len(self.optimizers.states),
-            len(state.parameters) if len(self.optimizers.states) == 1 else 0,
-            self.knobs.scaler_mode(),
-            self.total,
-            self._scaler,
-        )
-
-    def _tell(self, state: OptimizerState) -> None:
-        """Say what the run is, as often as that changes."""
-        self._told = self._known(state)
-        if self.optimizers.everything:
-            self.names.add_models(self._finder.owners(state.parameters))
-        self.host.describe(
-            total_steps=self.total,
-            scaler=self.knobs.scaler_info(),
-            **_described(self.optimizers.parameters(), self.names),
-        )
-
-    def _take(self, record: StepRecord | TensorStats) -> None:
-        self.host.put(record)
-        if isinstance(record, StepRecord):
-            self.tally.add(record)
+    def _emit_refused(self, state: OptimizerState, optimizer: Optimizer) -> None:
+        if state.reading is None:
+            return
+        self._boundary_due = True
+        dtype, losses = self.autocast.dtype(), self._ledger.losses.taken()
+        self.recorder.emit_refused(state, optimizer, losses, dtype, self.knobs)
 
     def _boundary(self) -> None:
         self._boundary_due = False
@@ -413,7 +331,7 @@ class Loop:
 
     @guarded()
     def _next_step(self) -> None:
-        self._losses.next_step()
+        self._ledger.losses.next_step()
         self.autocast.next_step()
         self.reader.flush(wait=False)
 
@@ -438,26 +356,12 @@ class Loop:
         with contextlib.suppress(Exception):
             self.reader.flush(wait=True)
         self.closed = True
-        for part in (self._finder, *reversed(self._parts)):
+        for part in reversed(self._parts):
             with contextlib.suppress(Exception):
                 part.close()
         for scaler in self.scalers():
             with contextlib.suppress(Exception):
                 unlisten(scaler, self)
         self._scalers.clear()
-        self._losses.clear()
+        self._ledger.losses.clear()
         self.optimizers.states.clear()
-
-
-def _described(parameters: list[Tensor], names: Parameters) -> dict[str, Any]:
-    """What is known of a run by what it trains."""
-    order = names.backward_order(parameters)
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return {
-        "torch": str(torch.__version__),
-        "device": str(parameters[0].device) if parameters else None,
-        "rank": torch.distributed.get_rank() if distributed else 0,
-        "world_size": torch.distributed.get_world_size() if distributed else 1,
-        "parameters": sum(parameter.numel() for parameter in parameters),
-        "tensors": tuple(names.name(parameters[i], 0, i) for i in order),
-    }

@@ -66,7 +66,7 @@ class Watch:
             if total is not None and rounds & (rounds - 1) == 0:  # 1, 2, 4, 8, …: ever better
                 taken = self._host.last_step + 1 - first
                 if taken > 0:
-                    self._loop.total = first + round(total * taken / rounds)
+                    self._loop.recorder.total = first + round(total * taken / rounds)
 
     def log(self, **metrics: float | Tensor) -> None:
         """Add values of your own to the record of the next step, to be plotted with the rest.
@@ -75,16 +75,16 @@ class Watch:
         """
         for name, value in metrics.items():
             if isinstance(value, Tensor) and value.device.type != "cpu" and value.numel() == 1:
-                self._loop.late[name] = value.detach()
+                self._loop.recorder.late[name] = value.detach()
                 continue
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                self._loop.metrics[name] = float(value)
+                self._loop.recorder.metrics[name] = float(value)
 
     def summary(self) -> str:
         """What was seen so far, in a few lines of plain text."""
         with contextlib.suppress(Exception):
             self._loop.reader.flush(wait=True)
-        return self._loop.tally.text()
+        return self._loop.recorder.tally.text()
 
     def close(self, status: str = "finished", error: str | None = None) -> None:
         """Leave everything as it was found; any number of times."""

@@ -15,12 +15,12 @@ import ampwatch
 from ampwatch import watch as watch_module
 from ampwatch.host import StopTraining
 from ampwatch.knobs import Knobs
-from ampwatch.loop import Loop
 from ampwatch.probe import private
 from ampwatch.probe.draft import Draft
 from ampwatch.probe.losses import Losses
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.steps import StepReader
+from ampwatch.recorder import Recorder
 
 CASE = Case(steps=30, unscale=True, clip={"max_norm": 0.5}, scaler={"growth_interval": 4})
 
@@ -39,7 +39,7 @@ PLACES: list[tuple[Any, str]] = [
     (Losses, "taken"),
     (Parameters, "learn_order"),
     (Knobs, "new_scale"),
-    (Loop, "_tell"),
+    (Recorder, "_tell"),
     (private, "autocast_fields"),
     (private, "found_infs"),
     (private, "autocast_active"),

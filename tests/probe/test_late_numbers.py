@@ -105,7 +105,7 @@ def test_a_metric_on_a_device_is_read_with_the_record(recorded: RecordingHost) -
     net = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     watch = ampwatch.hook(net, optimizer)
-    watch._loop.late["accuracy"] = torch.tensor(0.5)  # as log() does for other devices
+    watch._loop.recorder.late["accuracy"] = torch.tensor(0.5)  # as log() does for other devices
     net(torch.ones(1, 4)).sum().backward()
     optimizer.step()
     assert dict(recorded.steps[0].metrics) == {"accuracy": 0.5}

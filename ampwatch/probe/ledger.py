@@ -1,0 +1,62 @@
+"""Which backward passes there were, with which losses, and whose gradients carry the scale."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from ampwatch.probe import private
+from ampwatch.probe.losses import Losses
+from ampwatch.probe.parameters import Parameters, trained
+from ampwatch.probe.steps import OptimizerState
+
+GRAPHS_READ = 8
+"""So many backward passes show the order of gradients; after that no graph is walked any more."""
+
+
+class Ledger:
+    """Kept from one call of the loop to the next.
+
+    Attributes:
+        losses: of the step that is being taken.
+        passes: how many backward passes there have been; states of optimizers refer to it.
+    """
+
+    def __init__(self, names: Parameters) -> None:
+        self.losses = Losses()
+        self.passes = 0
+        self._names = names
+        self._scaled_at = -1
+        self._reached: set[int] = set()
+
+    def back(self, roots: list[Tensor]) -> list[Tensor]:
+        """A backward pass begins; those of its roots that were not made from scaled losses."""
+        self.passes += 1
+        back = self.losses.back
+        unscaled = [root for root in roots if not back(root)]
+        if len(unscaled) < len(roots):
+            self._scaled_at = self.passes
+        if self.passes <= GRAPHS_READ:
+            reached = self._names.learn_order(roots)
+            if not unscaled:
+                self._reached |= reached
+        return unscaled
+
+    def passed_by(self, state: OptimizerState, optimizer: Optimizer) -> bool:
+        """Whether a scaler has had to do with gradients that are now applied without it."""
+        if state.unscaled_at >= 0:
+            return True
+        if self._scaled_at <= state.stepped_at:
+            return False
+        return not self._reached or not self._reached.isdisjoint(map(id, trained(optimizer)))
+
+    def scale_in(
+        self, scaler: GradScaler | None, state: OptimizerState, optimizer: Optimizer
+    ) -> GradScaler | None:
+        """The scaler, if its scale is in an optimizer's gradients just now."""
+        if scaler is None or not scaler.is_enabled() or state.unscaled_at == self.passes:
+            return None
+        if self._scaled_at <= state.stepped_at or private.is_unscaled(scaler, optimizer):
+            return None
+        return scaler if self.passed_by(state, optimizer) else None
