@@ -1,4 +1,4 @@
-"""Keeps our failures away from the loop that calls us."""
+"""Keeps our failures away from the loop that calls us, and keeps count of the time we take."""
 
 from __future__ import annotations
 
@@ -10,36 +10,51 @@ from typing import Any, Protocol, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Guest(Protocol):
+class Guard:
+    """Shared by everything that one watched loop calls.
+
+    Args:
+        failed: is told what has gone wrong with us; it puts an end to watching.
+    """
+
+    __slots__ = ("closed", "failed", "spent")
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self.closed = False
+        self.spent = 0.0
+        """Seconds of our own since somebody last took them off."""
+        self.failed = failed
+
+
+class Guarded(Protocol):
     """Somebody whose methods are called from inside a stranger's code."""
 
-    closed: bool
-    reader: Any
-
-    def fail(self, error: Exception) -> None: ...
+    guard: Guard
 
 
 def guarded(fallback: int | None = None) -> Callable[[F], F]:
-    """Whatever a method raises is told to ``fail``, and its time is put on the guest's account.
+    """Whatever the method raises is told to the guard, and its time is put on our account.
 
     Args:
-        fallback: position of the argument that is handed back when it fails, or is closed.
+        fallback: position of the argument that is handed back when it fails, or all is closed.
     """
 
     def decorate(method: F) -> F:
         clock = time.perf_counter
 
         @functools.wraps(method)
-        def call(self: Guest, *args: Any) -> Any:
+        def call(self: Guarded, *args: Any) -> Any:
+            guard = self.guard
+            if guard.closed:
+                return None if fallback is None else args[fallback]
             begun = clock()
             try:
-                if not self.closed:
-                    return method(self, *args)
+                return method(self, *args)
             except Exception as error:  # training goes on
-                self.fail(error)
+                guard.failed(error)
+                return None if fallback is None else args[fallback]
             finally:
-                self.reader.spent += clock() - begun
-            return None if fallback is None else args[fallback]
+                guard.spent += clock() - begun
 
         return call  # type: ignore[return-value]
 

@@ -87,6 +87,11 @@ class Knobs:
         scaler, mode = self._loop.scaler, self.scaler_mode()
         return None if scaler is None or mode is None else describe(scaler, mode)
 
+    @property
+    def scaler(self) -> GradScaler | None:
+        """The loop's own."""
+        return self._loop.scaler
+
     def scaler_mode(self) -> str | None:
         """ "dynamic", "static", "off", or None when the loop has no scaler."""
         scaler = self._loop.scaler

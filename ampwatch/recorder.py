@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ampwatch.guard import Guard
 from ampwatch.host import Host
 from ampwatch.probe.draft import Around
 from ampwatch.probe.finders import ModelFinder
@@ -20,22 +21,25 @@ from ampwatch.tally import Tally
 if TYPE_CHECKING:
     from ampwatch.knobs import Knobs
 
-Told = tuple[int, int, str | None, int | None]
+Told = tuple[int, int, str | None, int | None, int]
 
 
 class Recorder:
     """Everything of a record that is not read off gradients comes together here.
 
     Args:
+        guard: keeps the time we take.
         host: takes the records.
         names: of the parameters.
         optimizers: those that are watched.
         share: of the training time that the expensive probes may take.
     """
 
-    def __init__(self, host: Host, names: Parameters, optimizers: Optimizers, share: float) -> None:
+    def __init__(
+        self, guard: Guard, host: Host, names: Parameters, optimizers: Optimizers, share: float
+    ) -> None:
         self.host = host
-        self.reader = StepReader(names, self._take, share)
+        self.reader = StepReader(guard, names, self._take, share)
         self.tally = Tally()
         self.facts: set[str] = set()
         """What only the hook can see of the step that is being taken."""
@@ -61,7 +65,14 @@ class Recorder:
         """An optimizer's step is over."""
         mode = knobs.scaler_mode()
         states = self._optimizers.states
-        told = (len(states), len(state.parameters) if len(states) == 1 else 0, mode, self.total)
+        alone = len(states) == 1
+        told = (
+            len(states),
+            len(state.parameters) if alone else 0,
+            mode,
+            self.total,
+            id(knobs.scaler) if alone else 0,  # a new one may have other settings
+        )
         if told != self._told:
             self._told = told
             self._tell(state, knobs)

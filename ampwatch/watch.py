@@ -42,7 +42,7 @@ class Watch:
         for request in host.initial:
             self._loop.knobs.start(request)
         for scaler in scalers:
-            self._loop.adopt(scaler)
+            self._loop.scaling.adopt(scaler)
         _open.append(self)
 
     @property

@@ -56,6 +56,7 @@ def test_a_model_compiled_down_to_autograd(recorded: RecordingHost) -> None:
     assert recorded.facts == set()
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
 def test_a_compiled_step_of_the_optimizer_is_seen(recorded: RecordingHost) -> None:
     torch._dynamo.reset()
     net = nn.Linear(4, 1)

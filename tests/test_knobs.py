@@ -286,7 +286,7 @@ def test_a_knob_that_cannot_work_says_why(
 def test_no_value_whatever_harms_the_loop(knob: str, value: Any, recorded: RecordingHost) -> None:
     loop = Loop(recorded, scaler={})
     loop.take()
-    loop.watch._loop._turn(Request(knob, value))
+    loop.watch._loop.stepping.turn(Request(knob, value))
     loop.take(2)
     assert len(recorded.steps) == 3
     assert recorded.notices == []

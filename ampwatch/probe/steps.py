@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.detail import Figures, Spacing
 from ampwatch.probe.draft import Around, Clip, Draft
@@ -85,6 +86,7 @@ class StepReader:
     """Reads gradients and makes records.
 
     Args:
+        guard: keeps the time we take.
         names: of the parameters.
         send: takes the records.
         share: of the training time that detail steps may take.
@@ -92,10 +94,12 @@ class StepReader:
 
     def __init__(
         self,
+        guard: Guard,
         names: Parameters,
         send: Callable[[StepRecord | TensorStats], None],
         share: float,
     ) -> None:
+        self._guard = guard
         self._names = names
         self._send = send
         self._pending: deque[tuple[Transfer, Draft]] = deque()
@@ -110,8 +114,6 @@ class StepReader:
         """Number of the step that is being taken."""
         self.inject = False
         """Put one inf into the next gradients that a scaler will check."""
-        self.spent = 0.0
-        """Seconds of our own since the last record."""
         self.elapsed = 0.0
         self._waited = 0.0
 
@@ -251,7 +253,7 @@ class StepReader:
     def _share(self, waited: float) -> float | None:
         """Our share of the time since the last record, without what the loop was held back."""
         now = time.perf_counter()
-        spent, self.spent = self.spent, 0.0
+        spent, self._guard.spent = self._guard.spent, 0.0
         last, self._last_emit = self._last_emit, now
         held, self._waited = waited - self._waited, waited
         if last is None:

@@ -1,0 +1,154 @@
+"""What the calls of a loop's GradScaler mean."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from ampwatch.guard import guarded
+from ampwatch.knobs import Knobs
+from ampwatch.probe import private
+from ampwatch.probe.losses import iterated, multiplied, tensors_in
+from ampwatch.probe.scaler import listen, unlisten
+from ampwatch.probe.steps import OptimizerState
+from ampwatch.stepping import Stepping
+
+
+class Scaling:
+    """Listens to the scalers of one loop.
+
+    Args:
+        newest: whether the scaler that was made last is the loop's own.
+    """
+
+    def __init__(self, stepping: Stepping, knobs: Knobs, newest: bool) -> None:
+        self.guard = stepping.guard
+        self._stepping = stepping
+        self._ledger = stepping.ledger
+        self._knobs = knobs
+        self._newest = newest
+        self._current: Any = None
+        self._scaler: weakref.ref[GradScaler] | None = None
+        self._scalers: list[weakref.ref[GradScaler]] = []
+
+    @property
+    def scaler(self) -> GradScaler | None:
+        """The scaler whose step was seen last, or that was handed over."""
+        return None if self._scaler is None else self._scaler()
+
+    def active(self) -> GradScaler | None:
+        """The same, if it is on."""
+        scaler = self.scaler
+        return scaler if scaler is not None and scaler.is_enabled() else None
+
+    def all(self) -> list[GradScaler]:
+        """All that are listened to and still there."""
+        return [scaler for ref in self._scalers if (scaler := ref()) is not None]
+
+    @guarded()
+    def adopt(self, scaler: GradScaler) -> None:
+        """Listen to a scaler; a script may make a new one at any time."""
+        listen(scaler, self)
+        self._scalers = [ref for ref in self._scalers if ref() not in (None, scaler)]
+        self._scalers.append(weakref.ref(scaler))
+        if self.scaler is None or self._newest:
+            self._scaler = self._scalers[-1]
+        self._knobs.adopted(scaler)
+
+    def close(self) -> None:
+        for scaler in self.all():
+            unlisten(scaler, self)
+        self._scalers.clear()
+
+    # -- what a scaler calls --------------------------------------------------------------------
+
+    @guarded(fallback=1)
+    def before_scale(self, scaler: GradScaler, outputs: Any) -> Any:
+        gain = self._knobs.loss_gain
+        if iterated(outputs):
+            return self._one_by_one(outputs, gain)
+        return outputs if gain == 1.0 else multiplied(outputs, gain)
+
+    @guarded(fallback=2)
+    def after_scale(self, scaler: GradScaler, outputs: Any, scaled: Any) -> Any:
+        if isinstance(outputs, Tensor):
+            self._ledger.losses.scaled(outputs, scaled)
+        elif iterated(outputs):
+            return self._noted(scaler, scaled)
+        else:
+            for loss, result in zip(tensors_in(outputs), tensors_in(scaled), strict=True):
+                self._ledger.losses.scaled(loss, result)
+        return scaled
+
+    def _one_by_one(self, outputs: Any, gain: float) -> Iterator[Any]:
+        for output in outputs:
+            self._current = output
+            yield output if gain == 1.0 else multiplied(output, gain)
+
+    def _noted(self, scaler: GradScaler, results: Any) -> Iterator[Any]:
+        """``scale`` gives these as they are asked for; each is made from the current output."""
+        for result in results:
+            yield self.after_scale(scaler, self._current, result)
+        self._current = None
+
+    @guarded()
+    def before_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        if not scaler.is_enabled():
+            return
+        state: OptimizerState | None = self._stepping.state(optimizer)
+        if state is None:
+            return
+        state.scaler = id(scaler)
+        if state.reading is None:
+            self._stepping.read(state, optimizer, scaler)
+        state.unscaled_at = self._ledger.passes
+
+    @guarded()
+    def failed_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        state = self._stepping.optimizers.states.get(id(optimizer))
+        if state is not None and not state.in_scaler:
+            self._stepping.refused(state, optimizer)
+
+    def before_step(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        state = self._stepping.begin(optimizer)
+        if state is not None:
+            self._begin(state, scaler, optimizer)
+
+    @guarded()
+    def _begin(self, state: OptimizerState, scaler: GradScaler, optimizer: Optimizer) -> None:
+        if self.scaler is not scaler:
+            self._scaler = weakref.ref(scaler)
+        state.scaler = id(scaler)
+        state.in_scaler = True
+        if private.autocast_active():
+            self._stepping.facts.add("step-in-autocast")
+        enabled = scaler.is_enabled()
+        if state.reading is None:
+            self._stepping.read(state, optimizer, scaler if enabled else None)
+        if enabled:
+            state.unscaled_at = self._ledger.passes
+
+    @guarded()
+    def after_step(self, scaler: GradScaler, optimizer: Optimizer, failed: bool) -> None:
+        state = self._stepping.optimizers.states.get(id(optimizer))
+        if state is None or state.reading is None:
+            return
+        if failed:
+            self._stepping.refused(state, optimizer)
+        else:
+            self._stepping.end(state, optimizer, private.found_infs(scaler, optimizer))
+
+    @guarded(fallback=1)
+    def before_update(self, scaler: GradScaler, new_scale: Any) -> Any:
+        return self._knobs.new_scale(scaler, new_scale)
+
+    def after_update(self, scaler: GradScaler) -> None:
+        for state in self._stepping.optimizers.states.values():
+            if state.reading is not None and state.scaler == id(scaler):
+                state.forget()  # the loop unscaled it, and then decided not to step
+        self._stepping.updated()

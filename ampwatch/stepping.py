@@ -1,0 +1,116 @@
+"""Where the step of an optimizer begins and ends, and where the loop's next step begins."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from ampwatch.controls import Request
+from ampwatch.guard import Guard, guarded
+from ampwatch.host import Host
+from ampwatch.knobs import Knobs
+from ampwatch.probe.autocast import AutocastWatch
+from ampwatch.probe.ledger import Ledger
+from ampwatch.probe.optimizers import Optimizers
+from ampwatch.probe.steps import OptimizerState
+from ampwatch.record import Notice
+from ampwatch.recorder import Recorder
+
+
+class Stepping:
+    """Between the calls of a loop and its records.
+
+    Only :meth:`begin` and :meth:`boundary` may raise, and only
+    :class:`ampwatch.host.StopTraining`.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        host: Host,
+        optimizers: Optimizers,
+        ledger: Ledger,
+        recorder: Recorder,
+        autocast: AutocastWatch,
+        knobs: Knobs,
+    ) -> None:
+        self.guard = guard
+        self.optimizers = optimizers
+        self.ledger = ledger
+        self.facts = recorder.facts
+        self._host = host
+        self._recorder = recorder
+        self._reader = recorder.reader
+        self._autocast = autocast
+        self._knobs = knobs
+        self._due = False
+        self._updates = False
+
+    @guarded()
+    def state(self, optimizer: Optimizer) -> OptimizerState | None:
+        """What is going on with an optimizer; None if it is not ours."""
+        strangers = len(self.optimizers.others)
+        state = self.optimizers.state(optimizer)
+        if len(self.optimizers.others) > strangers:
+            self.ledger.losses.clear()  # they may be those of a network that is not ours
+        return state
+
+    def begin(self, optimizer: Optimizer) -> OptimizerState | None:
+        """A step begins; the boundary of the one before is here when no update() was one."""
+        state: OptimizerState | None = self.state(optimizer)
+        if self._due and state is not None and self._reader.has_stepped(optimizer):
+            self.boundary()
+        return state
+
+    def read(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler | None) -> None:
+        """Take the norms of its gradients, which carry the scale of ``scaler`` if there is one."""
+        state.read_at = self.ledger.passes
+        self._reader.read(state, optimizer, scaler)
+
+    def end(self, state: OptimizerState, optimizer: Optimizer, found: list[Tensor]) -> None:
+        """The step is over, taken or skipped."""
+        self._due = True
+        state.stepped_at = self.ledger.passes
+        losses = self.ledger.losses.taken()
+        self._recorder.emit(state, optimizer, found, losses, self._autocast.dtype(), self._knobs)
+
+    def refused(self, state: OptimizerState, optimizer: Optimizer) -> None:
+        """The scaler has raised an error in place of a step."""
+        if state.reading is None:
+            return
+        self._due = True
+        losses = self.ledger.losses.taken()
+        dtype = self._autocast.dtype()
+        self._recorder.emit_refused(state, optimizer, losses, dtype, self._knobs)
+
+    def updated(self) -> None:
+        """``update()`` has been called: in this loop that is where a step ends."""
+        self._updates = True
+        self.boundary()
+
+    def stepped(self) -> None:
+        """An optimizer has stepped without a scaler."""
+        if not self._updates and self._reader.complete():
+            self.boundary()
+
+    def boundary(self) -> None:
+        """Between two steps: late records go out, knobs are turned, the loop waits or stops."""
+        if not self._due or self.guard.closed:
+            return
+        self._due = False
+        self._next_step()
+        self._host.boundary(self.turn)
+
+    @guarded()
+    def _next_step(self) -> None:
+        self.ledger.losses.next_step()
+        self._autocast.next_step()
+        self._reader.flush(wait=False)
+
+    def turn(self, request: Request) -> Notice | None:
+        """Turn a knob; the answer to whoever asked."""
+        try:
+            return self._knobs.turn(request)
+        except Exception as error:
+            return Notice(f"that did not work: {error}", request.knob, None, refused=True)
