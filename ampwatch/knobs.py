@@ -34,7 +34,7 @@ class Knobs:
         self.target_gain_read = False
         """Whether the loop multiplies its targets by ``watch.target_gain``."""
         self.loss_gain = 1.0
-        self._static: dict[int, float] = {}
+        self.static: dict[int, float] = {}
         """The scale to keep, by the id of each scaler that was made static."""
         self._policy: Value = None
         """What the scaler key was turned to last."""
@@ -74,11 +74,11 @@ class Knobs:
 
     def new_scale(self, scaler: GradScaler, asked: Any) -> Any:
         """What to call ``update`` with: the scale to keep, or what the loop asks for itself."""
-        static = self._static.get(id(scaler))
+        static = self.static.get(id(scaler))
         if static is None:
             return asked
         if asked is not None:
-            self._static[id(scaler)] = float(asked)
+            self.static[id(scaler)] = float(asked)
             return asked
         return static
 
@@ -87,19 +87,17 @@ class Knobs:
         scaler, mode = self._loop.scaler, self.scaler_mode()
         return None if scaler is None or mode is None else describe(scaler, mode)
 
-    @property
-    def scaler(self) -> GradScaler | None:
-        """The loop's own."""
-        return self._loop.scaler
-
     def scaler_mode(self) -> str | None:
         """ "dynamic", "static", "off", or None when the loop has no scaler."""
-        scaler = self._loop.scaler
+        return self.mode_of(self._loop.scaler)
+
+    def mode_of(self, scaler: GradScaler | None) -> str | None:
+        """The same of one scaler."""
         if scaler is None:
             return None
         if not scaler.is_enabled():
             return "off"
-        return "static" if id(scaler) in self._static else "dynamic"
+        return "static" if id(scaler) in self.static else "dynamic"
 
     def _dtype(self, value: Value) -> Notice:
         autocast = self._loop.autocast
@@ -136,9 +134,9 @@ class Knobs:
 
     def _put(self, scaler: GradScaler, policy: Value) -> None:
         if policy != "static":
-            self._static.pop(id(scaler), None)
+            self.static.pop(id(scaler), None)
         if switch(scaler, on=policy != "off") and policy == "static":
-            self._static[id(scaler)] = _scale_of(scaler)
+            self.static[id(scaler)] = _scale_of(scaler)
 
     def _scaler_words(self, scaler: GradScaler) -> str:
         mode = self.scaler_mode()
@@ -162,8 +160,8 @@ class Knobs:
         for each in self._loop.scalers():
             if each.is_enabled():
                 private.multiply_scale(each, factor)
-                if id(each) in self._static:
-                    self._static[id(each)] = _scale_of(each)
+                if id(each) in self.static:
+                    self.static[id(each)] = _scale_of(each)
         return Notice(f"the scale is moved to {moved:g}", "scale", None)
 
     def _target_gain(self, value: Value) -> Notice:
@@ -200,8 +198,8 @@ class Knobs:
 
 
 def _scale_of(scaler: GradScaler) -> float:
-    scale = scale_in_force(scaler)[0]
-    return float(scale) if scale is not None else (private.initial_scale(scaler) or 1.0)
+    scale = scale_in_force(scaler)
+    return float(scale[0]) if scale else (private.initial_scale(scaler) or 1.0)
 
 
 def _gain(value: Value) -> float | None:

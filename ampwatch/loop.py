@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -146,14 +146,15 @@ class Loop:
             if known is not None:
                 state.clips.append(Clip(ids, max_norm, known))
 
-    def before_optimizer(self, optimizer: Optimizer, closure: bool) -> None:
+    def before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         state = self.optimizers.states.get(id(optimizer))
         if state is not None and state.in_scaler:
             state.ran = True
             return
         state = self.stepping.begin(optimizer)
         if state is not None:
-            self._begin(state, optimizer, closure)
+            closure = args[1] if len(args) > 1 else kwargs.get("closure")
+            self._begin(state, optimizer, callable(closure))
 
     @guarded()
     def _begin(self, state: OptimizerState, optimizer: Optimizer, closure: bool) -> None:
@@ -175,7 +176,7 @@ class Loop:
                 state.clips = [clip for clip in self._early if not mine.isdisjoint(clip.ids)]
                 self._early = []
 
-    def after_optimizer(self, optimizer: Optimizer) -> None:
+    def after_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         state = self.optimizers.states.get(id(optimizer))
         if state is None or state.in_scaler or state.ref() is not optimizer:
             return
@@ -189,7 +190,7 @@ class Loop:
             self.stepping.read(state, optimizer, scaler)
         if self.scaling.active() is not None and self._ledger.passed_by(state, optimizer):
             self._facts.add("step-outside-scaler")
-        self.stepping.end(state, optimizer, [])
+        self.stepping.end(state, optimizer, self.scaler, [])
 
     # -- the end --------------------------------------------------------------------------------
 

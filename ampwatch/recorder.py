@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from ampwatch.guard import Guard
@@ -60,10 +61,18 @@ class Recorder:
         found: list[Tensor],
         losses: list[Tensor],
         dtype: str,
+        scaler: GradScaler | None,
         knobs: Knobs,
     ) -> None:
-        """An optimizer's step is over."""
-        mode = knobs.scaler_mode()
+        """An optimizer's step is over.
+
+        Args:
+            found: found_inf, where the scaler has looked.
+            losses: what was back-propagated for it.
+            dtype: what the step was computed in.
+            scaler: the loop's own.
+        """
+        mode = knobs.mode_of(scaler)
         states = self._optimizers.states
         alone = len(states) == 1
         told = (
@@ -71,7 +80,7 @@ class Recorder:
             len(state.parameters) if alone else 0,
             mode,
             self.total,
-            id(knobs.scaler) if alone else 0,  # a new one may have other settings
+            id(scaler) if alone else 0,  # a new one may have other settings
         )
         if told != self._told:
             self._told = told
@@ -87,11 +96,11 @@ class Recorder:
             knobs.loss_gain,
             tuple(sorted(self.facts)) if self.facts else (),
             self.metrics or NO_METRICS,
-            tuple(self.late),
+            tuple(self.late) if self.late else (),
         )
-        late = list(self.late.values())
+        late = list(self.late.values()) if self.late else []
         self.facts.clear()
-        if around.metrics or late:
+        if self.metrics or late:
             self.metrics, self.late = {}, {}
         self.host.reached(self.reader.step)
         self.reader.emit(state, optimizer, found, losses, late, around, self.host.waited)
@@ -102,6 +111,7 @@ class Recorder:
         optimizer: Optimizer,
         losses: list[Tensor],
         dtype: str,
+        scaler: GradScaler | None,
         knobs: Knobs,
     ) -> None:
         """The scaler refused these gradients; why is worth a record, as the script may end here."""
@@ -113,7 +123,7 @@ class Recorder:
             state.forget()  # refused for the order of calls: torch's own error says it all
             return
         self.facts.add("step-refused")
-        self.emit(state, optimizer, [], losses, dtype, knobs)
+        self.emit(state, optimizer, [], losses, dtype, scaler, knobs)
 
     def _tell(self, state: OptimizerState, knobs: Knobs) -> None:
         if self._optimizers.everything:

@@ -67,8 +67,13 @@ class Scaling:
 
     # -- what a scaler calls --------------------------------------------------------------------
 
-    @guarded(fallback=1)
     def before_scale(self, scaler: GradScaler, outputs: Any) -> Any:
+        if self._knobs.loss_gain == 1.0 and isinstance(outputs, Tensor):
+            return outputs  # as nearly always
+        return self._before_scale(outputs)
+
+    @guarded(fallback=0)
+    def _before_scale(self, outputs: Any) -> Any:
         gain = self._knobs.loss_gain
         if iterated(outputs):
             return self._one_by_one(outputs, gain)
@@ -96,8 +101,13 @@ class Scaling:
             yield self.after_scale(scaler, self._current, result)
         self._current = None
 
-    @guarded()
     def before_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
+        state = self._stepping.optimizers.states.get(id(optimizer))
+        if state is None or not state.in_scaler:  # in step() everything has been read
+            self._before_unscale(scaler, optimizer)
+
+    @guarded()
+    def _before_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         if not scaler.is_enabled():
             return
         state: OptimizerState | None = self._stepping.state(optimizer)
@@ -112,7 +122,7 @@ class Scaling:
     def failed_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         state = self._stepping.optimizers.states.get(id(optimizer))
         if state is not None and not state.in_scaler:
-            self._stepping.refused(state, optimizer)
+            self._stepping.refused(state, optimizer, scaler)
 
     def before_step(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         state = self._stepping.begin(optimizer)
@@ -139,12 +149,16 @@ class Scaling:
         if state is None or state.reading is None:
             return
         if failed:
-            self._stepping.refused(state, optimizer)
+            self._stepping.refused(state, optimizer, scaler)
         else:
-            self._stepping.end(state, optimizer, private.found_infs(scaler, optimizer))
+            found = private.found_infs(scaler, optimizer)
+            self._stepping.end(state, optimizer, scaler, found)
+
+    def before_update(self, scaler: GradScaler, new_scale: Any) -> Any:
+        return self._new_scale(scaler, new_scale) if self._knobs.static else new_scale
 
     @guarded(fallback=1)
-    def before_update(self, scaler: GradScaler, new_scale: Any) -> Any:
+    def _new_scale(self, scaler: GradScaler, new_scale: Any) -> Any:
         return self._knobs.new_scale(scaler, new_scale)
 
     def after_update(self, scaler: GradScaler) -> None:

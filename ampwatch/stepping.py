@@ -68,21 +68,33 @@ class Stepping:
         state.read_at = self.ledger.passes
         self._reader.read(state, optimizer, scaler)
 
-    def end(self, state: OptimizerState, optimizer: Optimizer, found: list[Tensor]) -> None:
-        """The step is over, taken or skipped."""
+    def end(
+        self,
+        state: OptimizerState,
+        optimizer: Optimizer,
+        scaler: GradScaler | None,
+        found: list[Tensor],
+    ) -> None:
+        """The step is over, taken or skipped.
+
+        Args:
+            scaler: the loop's own.
+            found: its found_inf, where it has looked.
+        """
         self._due = True
         state.stepped_at = self.ledger.passes
         losses = self.ledger.losses.taken()
-        self._recorder.emit(state, optimizer, found, losses, self._autocast.dtype(), self._knobs)
+        dtype = self._autocast.dtype()
+        self._recorder.emit(state, optimizer, found, losses, dtype, scaler, self._knobs)
 
-    def refused(self, state: OptimizerState, optimizer: Optimizer) -> None:
+    def refused(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler) -> None:
         """The scaler has raised an error in place of a step."""
         if state.reading is None:
             return
         self._due = True
         losses = self.ledger.losses.taken()
         dtype = self._autocast.dtype()
-        self._recorder.emit_refused(state, optimizer, losses, dtype, self._knobs)
+        self._recorder.emit_refused(state, optimizer, losses, dtype, scaler, self._knobs)
 
     def updated(self) -> None:
         """``update()`` has been called: in this loop that is where a step ends."""
@@ -99,13 +111,14 @@ class Stepping:
         if not self._due or self.guard.closed:
             return
         self._due = False
-        self._next_step()
+        self.ledger.losses.next_step()
+        self._autocast.next_step()
+        if self._reader.pending:
+            self._flush()
         self._host.boundary(self.turn)
 
     @guarded()
-    def _next_step(self) -> None:
-        self.ledger.losses.next_step()
-        self._autocast.next_step()
+    def _flush(self) -> None:
         self._reader.flush(wait=False)
 
     def turn(self, request: Request) -> Notice | None:

@@ -14,7 +14,6 @@ from training_loops import Case, RecordingHost, assert_same_weights, train
 import ampwatch
 from ampwatch import watch as watch_module
 from ampwatch.host import StopTraining
-from ampwatch.knobs import Knobs
 from ampwatch.probe import private
 from ampwatch.probe.draft import Draft
 from ampwatch.probe.losses import Losses
@@ -32,13 +31,11 @@ def broken(*args: Any, **kwargs: Any) -> Any:
 PLACES: list[tuple[Any, str]] = [
     (StepReader, "read"),
     (StepReader, "emit"),
-    (StepReader, "flush"),
     (Draft, "finish"),
     (Losses, "scaled"),
     (Losses, "back"),
     (Losses, "taken"),
     (Parameters, "learn_order"),
-    (Knobs, "new_scale"),
     (Recorder, "_tell"),
     (private, "autocast_fields"),
     (private, "found_infs"),

@@ -99,13 +99,13 @@ class Draft:
         Returns:
             Whether the step was skipped.
         """
-        norms, found, scales, trackers, losses, late, totals, counts, figures = numbers
+        norms, found, scale_and_tracker, losses, late, totals, counts, figures = numbers
         around = self._around
         if self._values is not None:
             norms = self._values
         if totals:
             norms = self._unclipped(norms, totals)
-        scale = scales[0] if scales else None
+        scale = scale_and_tracker[0] if scale_and_tracker else None
         divisor = scale if scale else 1.0  # a scale of 0 cannot be divided out
         if found:
             skipped: bool | None = any(found)
@@ -132,7 +132,7 @@ class Draft:
                 sum(losses) / len(losses) if losses else None,
                 len(losses) or None,
                 scale,
-                int(trackers[0]) if trackers else None,
+                int(scale_and_tracker[1]) if len(scale_and_tracker) > 1 else None,
                 skipped,
                 None if norm is None else norm / divisor,
                 self._clipped_norm(norms, totals) / divisor if totals else None,

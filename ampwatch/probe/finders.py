@@ -53,8 +53,8 @@ _scalers: Patch[ScalerFinder] = Patch(
 
 
 class OptimizerFinder:
-    """Calls ``before(optimizer, has_closure)`` and ``after(optimizer)`` around each step of any
-    optimizer.
+    """Calls ``before(optimizer, args, kwargs)`` and ``after`` around each step of any optimizer;
+    ``args`` and ``kwargs`` are those of ``step``, with the optimizer itself in front.
 
     Global hooks: nothing is left on an instance, so nothing of ours is pickled or copied with it,
     and a framework's inner optimizer is seen as well as the one it wraps.
@@ -62,25 +62,17 @@ class OptimizerFinder:
 
     def __init__(
         self,
-        before: Callable[[Optimizer, bool], None],
-        after: Callable[[Optimizer], None],
+        before: Callable[[Optimizer, Any, Any], None],
+        after: Callable[[Optimizer, Any, Any], None],
     ) -> None:
         self._before = before
         self._after = after
         self._handles: list[Any] = []
 
     def open(self) -> None:
-        def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            # Hooks get step's own arguments, with the optimizer itself in front.
-            closure = args[1] if len(args) > 1 else kwargs.get("closure")
-            self._before(optimizer, callable(closure))
-
-        def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-            self._after(optimizer)
-
         self._handles = [
-            register_optimizer_step_pre_hook(before),
-            register_optimizer_step_post_hook(after),
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
         ]
 
     def close(self) -> None:

@@ -121,9 +121,10 @@ def _l2(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 def total_norm(norms: Sequence[float]) -> float:
     """The norm of all gradients taken together; inf and NaN come through."""
-    if any(norm != norm for norm in norms):
+    total = math.hypot(*norms)
+    if total == math.inf and any(norm != norm for norm in norms):
         return math.nan  # hypot prefers an infinity
-    return math.hypot(*norms)
+    return total
 
 
 def doubtful(gradient: Tensor, norm: float) -> bool:

@@ -32,7 +32,9 @@ class ScalerListener(Protocol):
     def after_update(self, scaler: GradScaler) -> None: ...
 
 
-_listeners: dict[int, tuple[weakref.ref[GradScaler], tuple[ScalerListener, ...]]] = {}
+Entry = tuple["weakref.ref[GradScaler] | None", tuple[ScalerListener, ...]]
+NOBODY: Entry = (None, ())
+_listeners: dict[int, Entry] = {}
 _classes: dict[type[GradScaler], type[GradScaler]] = {}
 _as_made: dict[int, dict[str, Any]] = {}
 """What the script made of the scalers that a key has switched on or off: their attributes."""
@@ -93,12 +95,8 @@ def _plain_reduce(scaler: GradScaler, base: type[GradScaler], protocol: Any) -> 
 def _watched(base: type[GradScaler]) -> type[GradScaler]:
     """A subclass of ``base`` that reports its calls."""
 
-    def told(scaler: GradScaler) -> tuple[ScalerListener, ...]:
-        entry = _listeners.get(id(scaler))
-        return () if entry is None else entry[1]
-
     def scale(self: GradScaler, outputs: Any) -> Any:
-        listeners = told(self)
+        _, listeners = _listeners.get(id(self), NOBODY)
         given = outputs
         for listener in listeners:
             given = listener.before_scale(self, given)
@@ -108,7 +106,7 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
         return scaled
 
     def unscale_(self: GradScaler, optimizer: Optimizer) -> None:
-        listeners = told(self)
+        _, listeners = _listeners.get(id(self), NOBODY)
         for listener in listeners:
             listener.before_unscale(self, optimizer)
         try:
@@ -119,7 +117,7 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
             raise
 
     def step(self: GradScaler, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        listeners = told(self)
+        _, listeners = _listeners.get(id(self), NOBODY)
         for listener in listeners:
             listener.before_step(self, optimizer)
         failed = True
@@ -132,7 +130,7 @@ def _watched(base: type[GradScaler]) -> type[GradScaler]:
         return result
 
     def update(self: GradScaler, new_scale: Any = None) -> None:
-        listeners = told(self)
+        _, listeners = _listeners.get(id(self), NOBODY)
         for listener in listeners:
             new_scale = listener.before_update(self, new_scale)
         base.update(self, new_scale)
@@ -208,8 +206,9 @@ def describe(scaler: GradScaler, mode: str) -> ScalerInfo:
     )
 
 
-def scale_in_force(scaler: GradScaler) -> tuple[Tensor | None, Tensor | None]:
-    """(scale, growth tracker) as tensors on the device; None while it is off or unused."""
-    if not scaler.is_enabled():
-        return None, None
-    return private.scale_tensor(scaler), private.growth_tracker_tensor(scaler)
+def scale_in_force(scaler: GradScaler) -> tuple[Tensor, ...]:
+    """(scale, growth tracker) as tensors on the device; nothing while it is off or unused."""
+    scale, tracker = private.scale_tensor(scaler), private.growth_tracker_tensor(scaler)
+    if scale is None or not scaler.is_enabled():
+        return ()
+    return (scale,) if tracker is None else (scale, tracker)

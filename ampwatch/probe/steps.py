@@ -51,7 +51,6 @@ class OptimizerState:
         "scale",
         "scaler",
         "stepped_at",
-        "tracker",
         "unscaled_at",
         "values",
     )
@@ -77,8 +76,7 @@ class OptimizerState:
         self.figures: Figures | None = None
         self.figures_scaled = True
         self.counts: list[Tensor] | None = None
-        self.scale: Tensor | None = None
-        self.tracker: Tensor | None = None
+        self.scale: tuple[Tensor, ...] = ()
         self.clips: list[Clip] = []
 
 
@@ -102,7 +100,7 @@ class StepReader:
         self._guard = guard
         self._names = names
         self._send = send
-        self._pending: deque[tuple[Transfer, Draft]] = deque()
+        self.pending: deque[tuple[Transfer, Draft]] = deque()
         self._spacing = Spacing(share)
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
@@ -134,7 +132,7 @@ class StepReader:
         parameters = state.parameters = trained(optimizer)
         if scaler is not None:
             if not private.is_unscaled(scaler, optimizer):
-                state.scale, state.tracker = scale_in_force(scaler)
+                state.scale = scale_in_force(scaler)
             if self.inject:
                 self.inject = not _put_inf(parameters)
         state.reading = reading = Reading(parameters)
@@ -209,24 +207,26 @@ class StepReader:
             if state.figures is None:
                 self._detail(state)
                 state.figures_scaled = False
+        device = reading.device
+        if device is None and losses:
+            device = losses[0].device
         transfer = Transfer(
             (
                 reading.norms if state.values is None else (),
                 found,
-                () if state.scale is None else (state.scale,),
-                () if state.tracker is None else (state.tracker,),
+                state.scale,
                 losses,
                 late,
-                [clip.total for clip in state.clips],
+                [clip.total for clip in state.clips] if state.clips else (),
                 state.counts or (),
                 () if state.figures is None else state.figures.scalars,
             ),
-            reading.device or (losses[0].device if losses else None),
+            device,
         )
         draft = Draft(self.step, self._names, state, optimizer, around, self._share(waited))
         state.forget()
-        if self._pending or not transfer.ready():
-            self._pending.append((transfer, draft))
+        if self.pending or not transfer.ready():
+            self.pending.append((transfer, draft))
             self.flush(wait=False)
         else:
             self._finish(transfer, draft)
@@ -241,8 +241,8 @@ class StepReader:
 
     def flush(self, *, wait: bool) -> None:
         """Send the records whose numbers have come; all of them if ``wait``."""
-        while self._pending and (wait or self._pending[0][0].ready()):
-            self._finish(*self._pending.popleft())
+        while self.pending and (wait or self.pending[0][0].ready()):
+            self._finish(*self.pending.popleft())
 
     def _finish(self, transfer: Transfer, draft: Draft) -> None:
         if draft.finish(transfer.values(), self._send):
