@@ -171,6 +171,8 @@ class Host:
                 self._single = False
                 return
             if self._paused:
+                if self._log is not None:
+                    self._log.flush()  # nobody knows for how long
                 self._listen(None, turn)
                 continue
             now = time.monotonic()

@@ -263,3 +263,19 @@ def test_each_rank_has_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
     host = outside(str(tmp_path / "run"), None)
     host.close("finished")
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["rank-00003.jsonl"]
+
+
+def test_a_pause_writes_out_what_the_log_holds_back(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    screen = Screen(log=LogWriter(path))
+    loop = threading.Thread(target=screen.step, args=(0,))
+    screen.ask("pause", True)
+    loop.start()
+    deadline = time.monotonic() + 10
+    while not path.read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    recorded = list(read_log(path))
+    screen.ask("pause", False)
+    loop.join(10)
+    screen.close()
+    assert [record.step for record in recorded if isinstance(record, StepRecord)] == [0]

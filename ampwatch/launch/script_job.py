@@ -114,6 +114,7 @@ class ScriptJob:
 
     def stop(self) -> None:
         # Only noted here: a signal handler may call this at any moment. poll() acts on it.
+        self._again = False
         if self._stop_asked is None and self._child is not None and self._end is None:
             self._stop_asked = time.monotonic()
 
@@ -129,8 +130,8 @@ class ScriptJob:
         elif self._again:
             self.kill()  # asked twice: it does not stop by itself
         else:
-            self._again = True
             self.stop()
+            self._again = True
 
     def close(self) -> list[Record]:
         """Stop what still runs and wait until it has ended; the last records it sent.

@@ -378,6 +378,16 @@ def test_asking_twice_to_start_again_does_not_wait_for_a_script_that_is_saving(
     ran.to_the_end()
 
 
+def test_stopping_after_asking_to_start_again_only_stops(tmp_path: Path) -> None:
+    ran = begin(write(tmp_path, TAKES_STEPS + "train(1000000)"))
+    ran.pump(lambda: ran.job.state == "running")
+    ran.job.restart()
+    ran.job.stop()
+    ran.to_the_end()
+    assert ran.job.state == "stopped"
+    assert any(isinstance(record, RunEnd) for record in ran.records)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="counts in /proc")
 def test_twenty_restarts_leave_no_process_thread_or_file_behind(tmp_path: Path) -> None:
     ran = begin(write(tmp_path, "print('up')\nimport time\ntime.sleep(1000)"))
