@@ -379,7 +379,7 @@ def test_asking_twice_to_start_again_does_not_wait_for_a_script_that_is_saving(
 
 
 def test_stopping_after_asking_to_start_again_only_stops(tmp_path: Path) -> None:
-    ran = begin(write(tmp_path, TAKES_STEPS + "train(1000000)"))
+    ran = begin(write(tmp_path, TAKES_STEPS + "    train(1000000)\n"))
     ran.pump(lambda: ran.job.state == "running")
     ran.job.restart()
     ran.job.stop()
