@@ -108,7 +108,10 @@ class Loop:
 
     @guarded(fallback=0)
     def before_backward(self, roots: Roots) -> Roots:
-        tensors = [root for root in roots if isinstance(root, Tensor)]
+        if len(roots) == 1 and isinstance(roots[0], Tensor):
+            tensors = [roots[0]]
+        else:
+            tensors = [root for root in roots if isinstance(root, Tensor)]
         others = self.optimizers.others
         if others:
             ours = self.optimizers.own

@@ -131,7 +131,7 @@ class Scaling:
 
     @guarded()
     def _begin(self, state: OptimizerState, scaler: GradScaler, optimizer: Optimizer) -> None:
-        if self.scaler is not scaler:
+        if self._scaler is None or self._scaler() is not scaler:
             self._scaler = weakref.ref(scaler)
         state.scaler = id(scaler)
         state.in_scaler = True

@@ -58,7 +58,9 @@ class Stepping:
 
     def begin(self, optimizer: Optimizer) -> OptimizerState | None:
         """A step begins; the boundary of the one before is here when no update() was one."""
-        state: OptimizerState | None = self.state(optimizer)
+        state = self.optimizers.states.get(id(optimizer))
+        if state is None or state.ref() is not optimizer:
+            state = self.state(optimizer)
         if self._due and state is not None and self._reader.has_stepped(optimizer):
             self.boundary()
         return state

@@ -203,6 +203,59 @@ class Draft:
         )
 
 
+def healthy_record(
+    step: int,
+    state: OptimizerState,
+    optimizer: Optimizer,
+    norms: list[float],
+    found: list[Tensor],
+    losses: list[Tensor],
+    around: Around,
+    overhead: float | None,
+) -> StepRecord:
+    """The record of nearly every step on the CPU, where all numbers are there at once: as a
+    :class:`Draft` makes it, in half the time."""
+    norm = math.hypot(*norms)
+    scale = tracker = None
+    if state.scale:
+        scale = state.scale[0].item()
+        tracker = int(state.scale[1].item()) if len(state.scale) > 1 else None
+        norm = norm / scale if scale else norm
+    if found:
+        skipped: bool | None = any(flag.item() for flag in found)
+    else:
+        skipped = False if around.scaler else None
+    loss = None
+    if losses:
+        loss = losses[0].item()
+        if len(losses) > 1:
+            loss = sum([each.item() for each in losses]) / len(losses)
+    return StepRecord(
+        step,
+        around.time,
+        loss,
+        len(losses) or None,
+        scale,
+        tracker,
+        skipped,
+        norm,
+        None,
+        None,
+        0,
+        0,
+        None,
+        around.dtype,
+        around.scaler,
+        _learning_rate(optimizer),
+        state.label,
+        around.target_gain,
+        around.loss_gain,
+        overhead,
+        around.facts,
+        around.metrics,
+    )
+
+
 def _largest(values: list[float]) -> float:
     """The maximum, or NaN where there is one: max() depends on the order then."""
     return math.nan if any(value != value for value in values) else max(values)

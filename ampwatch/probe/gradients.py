@@ -32,15 +32,18 @@ class Reading:
     Attributes:
         index: for each gradient, which of the optimizer's parameters it belongs to.
         gradients: the gradients as dense real tensors; only until the step is over.
-        norms: the L2 norm of each, of no dimension, on the gradient's own device.
         device: where the first gradient lies; None without any.
+        values: on the CPU, the L2 norm of each.
+        norms: elsewhere, the same as tensors of no dimension on the gradient's own device.
     """
 
-    __slots__ = ("device", "gradients", "index", "norms")
+    __slots__ = ("device", "gradients", "index", "norms", "values")
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.index: list[int] = []
         self.gradients: list[Tensor] = []
+        self.norms: list[Tensor] = []
+        self.values: list[float] | None = None
         odd: list[int] = []
         index, gradients, float32, strided = (
             self.index,
@@ -55,8 +58,8 @@ class Reading:
             if gradient.requires_grad:
                 gradient = gradient.detach()
             if (
-                type(gradient) is not Tensor
-                or gradient.dtype is not float32
+                gradient.dtype is not float32
+                or type(gradient) is not Tensor
                 or gradient.layout is not strided
             ):
                 gradient = dense(gradient)
@@ -65,16 +68,17 @@ class Reading:
                 odd.append(len(gradients))
             index.append(position)
             gradients.append(gradient)
-        self.device = gradients[0].device if gradients else None
-        if self.device is None:
-            self.norms: list[Tensor] = []
-        elif self.device.type == "cpu":
-            self.norms = _norms(gradients, odd)
-        elif self.device.type == "cuda":
-            # In float64 squares neither overflow nor lose digits; the pass is bound by memory.
-            self.norms = foreach_norm(gradients, torch.float64)
+        if not gradients:
+            self.device = None
+            return
+        self.device = gradients[0].device
+        kind = self.device.type
+        if kind == "cpu":
+            self.values = _values(gradients, odd)
         else:
-            self.norms = foreach_norm(gradients, torch.float32)  # some devices have no float64
+            # In float64 squares neither overflow nor lose digits; the pass is bound by memory.
+            # Some other devices have no float64.
+            self.norms = foreach_norm(gradients, torch.float64 if kind == "cuda" else float32)
 
 
 def dense(gradient: Tensor) -> Tensor:
@@ -88,15 +92,18 @@ def dense(gradient: Tensor) -> Tensor:
     return torch.view_as_real(gradient.resolve_conj()) if gradient.is_complex() else gradient
 
 
-def _norms(gradients: list[Tensor], odd: list[int]) -> list[Tensor]:
+def _values(gradients: list[Tensor], odd: list[int]) -> list[float]:
+    """All norms in one fused pass; those at ``odd`` by themselves."""
     if not odd:
-        return foreach_norm(gradients)
-    norms = {position: _norm(gradients[position]) for position in odd}
-    rest = [position for position in range(len(gradients)) if position not in norms]
-    if rest:
-        plain = foreach_norm([gradients[position] for position in rest])
-        norms.update(zip(rest, plain, strict=True))
-    return [norms[position] for position in range(len(gradients))]
+        return [norm.item() for norm in foreach_norm(gradients)]
+    if len(odd) == len(gradients):
+        return [_norm(gradient).item() for gradient in gradients]
+    among = set(odd)
+    plain = [gradient for place, gradient in enumerate(gradients) if place not in among]
+    norms = [norm.item() for norm in foreach_norm(plain)]
+    for place in odd:
+        norms.insert(place, _norm(gradients[place]).item())
+    return norms
 
 
 def _norm(gradient: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.detail import Figures, Spacing
-from ampwatch.probe.draft import Around, Clip, Draft
+from ampwatch.probe.draft import Around, Clip, Draft, healthy_record
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.scaler import scale_in_force
@@ -129,15 +129,17 @@ class StepReader:
             self._together = len(self._stepped)
             self._stepped.clear()
             self.step += 1
-        parameters = state.parameters = trained(optimizer)
+        parameters = state.parameters = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
         if scaler is not None:
             if not private.is_unscaled(scaler, optimizer):
                 state.scale = scale_in_force(scaler)
             if self.inject:
                 self.inject = not _put_inf(parameters)
         state.reading = reading = Reading(parameters)
-        if reading.device is not None and reading.device.type == "cpu":
-            values = state.values = [norm.item() for norm in reading.norms]
+        values = state.values = reading.values
+        if values is not None:
             if min(values) >= SMALLEST and math.isfinite(sum(values)):
                 self._overflowing = False
             else:
@@ -207,12 +209,25 @@ class StepReader:
             if state.figures is None:
                 self._detail(state)
                 state.figures_scaled = False
+        overhead = self._share(waited)
+        if (
+            reading.values
+            and state.counts is None
+            and state.figures is None
+            and not (state.clips or late or self.pending or "step-refused" in around.facts)
+        ):
+            record = healthy_record(
+                self.step, state, optimizer, reading.values, found, losses, around, overhead
+            )
+            state.forget()
+            self._send(record)
+            return
         device = reading.device
         if device is None and losses:
             device = losses[0].device
         transfer = Transfer(
             (
-                reading.norms if state.values is None else (),
+                reading.norms,
                 found,
                 state.scale,
                 losses,
@@ -223,7 +238,7 @@ class StepReader:
             ),
             device,
         )
-        draft = Draft(self.step, self._names, state, optimizer, around, self._share(waited))
+        draft = Draft(self.step, self._names, state, optimizer, around, overhead)
         state.forget()
         if self.pending or not transfer.ready():
             self.pending.append((transfer, draft))

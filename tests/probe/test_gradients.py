@@ -185,4 +185,4 @@ def test_a_reading_keeps_the_place_of_each_gradient() -> None:
     third.grad = torch.tensor([1.0, 0.0])
     reading = Reading([first, second, third])
     assert reading.index == [1, 2]
-    assert [float(norm) for norm in reading.norms] == [5.0, 1.0]
+    assert reading.values == [5.0, 1.0]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from training_loops import RecordingHost, found_inf, true_norm
 
 import ampwatch
+from ampwatch.probe import gradients as gradients_module
 from ampwatch.probe import steps as steps_module
 from ampwatch.probe.gradients import Reading
 from ampwatch.probe.transfer import Transfer
@@ -52,8 +53,10 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
         original(self, parameters)
         if self.device is not None:
             self.device = Elsewhere()  # type: ignore[assignment]
+            self.norms = [torch.linalg.vector_norm(gradient) for gradient in self.gradients]
 
     monkeypatch.setattr(Reading, "__init__", read)
+    monkeypatch.setattr(gradients_module, "_values", lambda gradients, odd: None)
 
 
 def run(recorded: RecordingHost, fused: bool, unscale: bool) -> tuple[list[int], list[float]]:

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from training_loops import RecordingHost
 
 import ampwatch
+from ampwatch.probe import gradients as gradients_module
 from ampwatch.probe import steps as steps_module
 from ampwatch.probe.gradients import Reading
 
@@ -96,8 +97,10 @@ def test_where_numbers_come_late_nothing_at_all_is_read(
     def read(self: Reading, parameters: Any) -> None:
         original(self, parameters)
         self.device = Elsewhere()  # type: ignore[assignment]
+        self.norms = [torch.linalg.vector_norm(gradient) for gradient in self.gradients]
 
     monkeypatch.setattr(Reading, "__init__", read)
+    monkeypatch.setattr(gradients_module, "_values", lambda gradients, odd: None)
     monkeypatch.setattr(steps_module, "Transfer", NeverReady)
     monkeypatch.setattr(steps_module.Spacing, "due", lambda self, step: detail)
     monkeypatch.setattr(steps_module.StepReader, "flush", lambda self, wait: None)
