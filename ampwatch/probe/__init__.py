@@ -2,14 +2,21 @@
 
 =============  ================================================================
 private.py     the only file that touches torch's private names
+patch.py       one wrapper around a function of torch's, however many listen
 autocast.py    which dtype autocast lowers to, and the key that changes it
-backward.py    which losses are back-propagated, and in which order gradients come
+backward.py    what is back-propagated
+losses.py      which losses that makes, without the scale
+ledger.py      how many backward passes, and whose gradients carry the scale
 clipping.py    whether and how far gradients were clipped
-gradients.py   norms and non-finite counts of one optimizer's gradients
 scaler.py      the calls of a GradScaler, through a subclass put in its place
-detail.py      per-parameter figures, as often as the budget allows
-transfer.py    numbers from a device without waiting for it
+finders.py     the scaler, optimizers and models of a script that knows nothing
+optimizers.py  which optimizers are watched
 parameters.py  the names of parameters, in backward order
+gradients.py   norms and non-finite counts of one optimizer's gradients
+detail.py      per-parameter figures, as often as the budget allows
+steps.py       from gradients to one record a step
+draft.py       a record that waits for its numbers
+transfer.py    numbers from a device without waiting for it
 check.py       what mixed precision does on this machine
 =============  ================================================================
 """
