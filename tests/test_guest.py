@@ -229,7 +229,6 @@ def test_a_scaler_shared_by_two_hooks_stays_watched_by_the_second(
     recorded: RecordingHost,
 ) -> None:
     one, two = parts(), parts()
-    scaler = one[2]
     first = ampwatch.hook(one[0], one[1])
     second = ampwatch.hook(two[0], two[1])
     scaler = GradScaler("cpu")  # both hear of it

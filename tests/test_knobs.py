@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from training_loops import RecordingHost, found_inf, true_norm
+from training_loops import RecordingHost
+from turned_loop import TurnedLoop
 
 import ampwatch
 from ampwatch.controls import KNOBS, Request
-from ampwatch.record import Notice
-
-
-class Loop:
-    """A loop whose knobs are turned between its steps, as a dashboard would."""
-
-    def __init__(
-        self, recorded: RecordingHost, scaler: dict[str, Any] | None = None, **hook: Any
-    ) -> None:
-        torch.manual_seed(0)
-        self.recorded = recorded
-        self.net = nn.Linear(4, 1)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-3)
-        self.scaler = None if scaler is None else torch.amp.GradScaler("cpu", **scaler)
-        self.watch = ampwatch.hook(self.net, self.optimizer, self.scaler)
-        self.dtypes: list[torch.dtype] = []
-        self.norms: list[float] = []
-        self.losses: list[float] = []
-        self.skipped: list[bool] = []
-
-    def take(self, steps: int = 1, autocast: bool = True) -> None:
-        for _ in range(steps):
-            self.optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-                output = self.net(torch.ones(2, 4))
-                loss = (output - self.watch.target_gain).float().pow(2).mean()
-            self.dtypes.append(output.dtype)
-            self.losses.append(loss.item())
-            if self.scaler is None:
-                loss.backward()
-                self.norms.append(true_norm(self.net.parameters()))
-                self.optimizer.step()
-                continue
-            self.scaler.scale(loss).backward()
-            self.norms.append(true_norm(self.net.parameters(), self.scaler.get_scale()))
-            self.scaler.step(self.optimizer)
-            self.skipped.append(self.scaler.is_enabled() and found_inf(self.scaler, self.optimizer))
-            self.scaler.update()
-
-    def turn(self, knob: str, value: Any = None) -> Notice:
-        notice = self.watch._loop.knobs.turn(Request(knob, value))
-        assert notice is not None
-        assert notice.text
-        return notice
 
 
 def test_dtype_changes_what_a_loop_computes_in(recorded: RecordingHost) -> None:
-    loop = Loop(recorded)
+    loop = TurnedLoop(recorded)
     loop.take()
     for name in ("float16", "float32", "bfloat16"):
         notice = loop.turn("dtype", name)
@@ -76,7 +32,7 @@ def test_dtype_changes_what_a_loop_computes_in(recorded: RecordingHost) -> None:
 
 
 def test_dtype_reaches_contexts_made_once_and_decorators(recorded: RecordingHost) -> None:
-    loop = Loop(recorded)
+    loop = TurnedLoop(recorded)
     once = torch.autocast("cpu", torch.bfloat16)
 
     @torch.autocast("cpu", torch.bfloat16)
@@ -99,7 +55,7 @@ def test_dtype_reaches_contexts_made_once_and_decorators(recorded: RecordingHost
 
 
 def test_an_island_in_float32_stays_one(recorded: RecordingHost) -> None:
-    loop = Loop(recorded)
+    loop = TurnedLoop(recorded)
     loop.take()
     loop.turn("dtype", "float16")
     with torch.autocast("cpu", torch.bfloat16):
@@ -110,105 +66,18 @@ def test_an_island_in_float32_stays_one(recorded: RecordingHost) -> None:
 
 
 def test_dtype_on_a_loop_without_autocast(recorded: RecordingHost) -> None:
-    loop = Loop(recorded)
+    loop = TurnedLoop(recorded)
     loop.take(autocast=False)
     notice = loop.turn("dtype", "float16")
     assert notice.refused
     assert "does not use torch.autocast" in notice.text
 
 
-def test_scaler_off_and_on_again(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"init_scale": 8.0})
-    loop.take(2)
-    assert loop.turn("scaler", "off").value == "off"
-    loop.take()
-    assert loop.scaler is not None
-    assert loop.scaler.state_dict()["scale"] == 8.0, "a checkpoint still has its state"
-    loop.turn("scaler", "dynamic")
-    loop.take()
-    assert [r.scaler for r in recorded.steps] == ["dynamic", "dynamic", "off", "dynamic"]
-    assert [r.scale for r in recorded.steps] == [8.0, 8.0, None, 8.0]
-    assert [r.grad_norm for r in recorded.steps] == pytest.approx(loop.norms, rel=1e-6)
-
-
-def test_a_copy_of_a_scaler_that_a_key_has_switched_off_is_on(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"init_scale": 8.0})
-    loop.take()
-    loop.turn("scaler", "off")
-    again = copy.deepcopy(loop.scaler)
-    assert again is not None
-    assert again.is_enabled()
-    assert again.get_scale() == 8.0
-
-
-def test_scaler_switched_off_by_key_is_on_again_after_close(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={})
-    loop.take()
-    loop.turn("scaler", "off")
-    loop.watch.close()
-    assert loop.scaler is not None
-    assert loop.scaler.is_enabled()
-
-
-def test_static_keeps_the_scale_through_growth_and_overflow(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"init_scale": 8.0, "growth_interval": 1})
-    loop.take()
-    assert "16" in loop.turn("scaler", "static").text
-    loop.take(2)
-    loop.turn("inject")
-    loop.take(2)
-    assert [r.scale for r in recorded.steps] == [8.0, 16.0, 16.0, 16.0, 16.0]
-    assert recorded.skips == [3] == [step for step, skip in enumerate(loop.skipped) if skip]
-    assert [r.scaler for r in recorded.steps] == ["dynamic", *["static"] * 4]
-    loop.turn("scaler", "dynamic")
-    loop.take(2)
-    assert [r.scale for r in recorded.steps[-2:]] == [16.0, 32.0]
-
-
-def test_static_follows_a_scale_that_the_loop_sets(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"init_scale": 8.0, "growth_interval": 1})
-    loop.take()
-    loop.turn("scaler", "static")
-    assert loop.scaler is not None
-    loop.scaler.update(4.0)
-    loop.take(2)
-    assert [r.scale for r in recorded.steps] == [8.0, 4.0, 4.0]
-
-
-def test_scale_moves_by_its_factor(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"init_scale": 8.0})
-    loop.turn("scale", 2.0)  # before the first step
-    loop.take()
-    loop.turn("scale", 0.5)
-    loop.take()
-    loop.turn("scaler", "static")
-    loop.turn("scale", 4.0)
-    loop.take(2)
-    assert [r.scale for r in recorded.steps] == [16.0, 8.0, 32.0, 32.0]
-    assert recorded.skips == []
-
-
-@pytest.mark.parametrize("factor", [2.0, 0.5])
-def test_scale_stops_at_what_float32_can_hold(factor: float, recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={})
-    loop.take()
-    refused = False
-    for _ in range(300):
-        notice = loop.turn("scale", factor)
-        if notice.refused:
-            refused = True
-            assert "beyond what float32 can hold" in notice.text
-            break
-    assert refused
-    assert loop.scaler is not None
-    assert 0 < loop.scaler.get_scale() < math.inf
-
-
 @pytest.mark.parametrize("scaler", [None, {"init_scale": 8.0}])
 def test_loss_gain_enlarges_gradients_and_not_the_loss_on_record(
     scaler: dict[str, Any] | None, recorded: RecordingHost
 ) -> None:
-    loop = Loop(recorded, scaler=scaler)
+    loop = TurnedLoop(recorded, scaler=scaler)
     loop.take()
     loop.turn("loss_gain", 10.0)
     weights = loop.net.weight.detach().clone(), loop.net.bias.detach().clone()
@@ -226,7 +95,7 @@ def test_loss_gain_enlarges_gradients_and_not_the_loss_on_record(
 
 
 def test_loss_gain_on_several_outputs(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"init_scale": 2.0})
+    loop = TurnedLoop(recorded, scaler={"init_scale": 2.0})
     loop.turn("loss_gain", 10.0)
     assert loop.scaler is not None
     one = torch.ones(())
@@ -236,7 +105,7 @@ def test_loss_gain_on_several_outputs(recorded: RecordingHost) -> None:
 
 
 def test_injected_inf_gives_exactly_one_skip(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={})
+    loop = TurnedLoop(recorded, scaler={})
     loop.take(2)
     assert not loop.turn("inject").refused
     loop.take(3)
@@ -247,7 +116,7 @@ def test_injected_inf_gives_exactly_one_skip(recorded: RecordingHost) -> None:
 
 
 def test_target_gain_reaches_the_loop(recorded: RecordingHost) -> None:
-    loop = Loop(recorded)
+    loop = TurnedLoop(recorded)
     loop.take()
     loop.turn("target_gain", 100.0)
     loop.take()
@@ -284,7 +153,7 @@ def test_a_knob_that_cannot_work_says_why(
 @pytest.mark.parametrize("knob", [knob.name for knob in KNOBS])
 @pytest.mark.parametrize("value", ["nonsense", -1.0, math.nan, math.inf, True, None, 0])
 def test_no_value_whatever_harms_the_loop(knob: str, value: Any, recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={})
+    loop = TurnedLoop(recorded, scaler={})
     loop.take()
     loop.watch._loop.stepping.turn(Request(knob, value))
     loop.take(2)
@@ -295,29 +164,7 @@ def test_no_value_whatever_harms_the_loop(knob: str, value: Any, recorded: Recor
 
 def test_knobs_turned_before_the_first_step(recorded: RecordingHost) -> None:
     recorded.initial = (Request("dtype", "float16"), Request("scaler", "static"))
-    loop = Loop(recorded, scaler={"init_scale": 4.0, "growth_interval": 1})
+    loop = TurnedLoop(recorded, scaler={"init_scale": 4.0, "growth_interval": 1})
     loop.take(2)
     assert loop.dtypes == [torch.float16] * 2
     assert [(r.scaler, r.scale) for r in recorded.steps] == [("static", 4.0)] * 2
-
-
-def test_a_policy_holds_for_a_scaler_that_is_made_later(recorded: RecordingHost) -> None:
-    recorded.initial = (Request("scaler", "off"),)
-    loop = Loop(recorded)
-    loop.scaler = torch.amp.GradScaler("cpu")
-    loop.take()
-    assert recorded.steps[0].scaler == "off"
-
-
-def test_a_scaler_made_disabled_can_be_switched_on(recorded: RecordingHost) -> None:
-    loop = Loop(recorded, scaler={"enabled": False})
-    loop.take()
-    assert not loop.turn("scaler", "dynamic").refused
-    loop.take()
-    assert [r.scaler for r in recorded.steps] == ["off", "dynamic"]
-    assert recorded.steps[1].scale == 65536.0
-    assert loop.scaler is not None
-    assert loop.scaler.state_dict() == {}
-    loop.watch.close()
-    assert vars(loop.scaler) == vars(torch.amp.GradScaler("cpu", enabled=False))
-    assert not loop.scaler.is_enabled(), "it is left as it was found"

@@ -204,3 +204,26 @@ def strange_script(steps: int, clip: float) -> list[float]:
         torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
         optimizer.step()
     return norms
+
+
+class Bench:
+    """A small network with everything a loop needs; ``take`` ends a step."""
+
+    def __init__(self, recorded: RecordingHost, **scaler: Any) -> None:
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1e-3)
+        self.scaler = torch.amp.GradScaler("cpu", **scaler)
+        self.recorded = recorded
+        self.watch = ampwatch.hook(self.net, self.optimizer, self.scaler)
+
+    def loss(self, gain: float = 1.0) -> Tensor:
+        return self.net(torch.ones(3, 4) * gain).pow(2).mean()
+
+    def norm(self) -> float:
+        return true_norm(self.net.parameters(), self.scaler.get_scale())
+
+    def take(self) -> None:
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
