@@ -64,3 +64,19 @@ class Rule:
     check: Callable[[Run], Iterable[Finding]]
     """Reads the run alone. It is called again and again while the run grows, and says each time
     everything it finds: a finding that no longer holds is simply not said again."""
+    before: str = ""
+    """The mistake in a few lines of code, where an example helps."""
+    after: str = ""
+    """The same lines put right."""
+
+    def as_json(self) -> dict[str, str]:
+        """The rule's words, as ``ampwatch rules --json`` prints them."""
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "summary": self.summary,
+            "explanation": self.explanation,
+            "remedy": self.remedy,
+            "before": self.before,
+            "after": self.after,
+        }

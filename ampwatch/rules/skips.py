@@ -166,6 +166,20 @@ RULES = (
         "range, and a loss scale gains nothing.",
         "Leave the scaler out: GradScaler(enabled=False), or none at all.",
         _bf16_with_scaler,
+        before=(
+            "scaler = torch.amp.GradScaler()\n"
+            'with torch.autocast("cuda", torch.bfloat16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "scaler.scale(loss).backward()\n"
+            "scaler.step(optimizer)\n"
+            "scaler.update()"
+        ),
+        after=(
+            'with torch.autocast("cuda", torch.bfloat16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "loss.backward()\n"
+            "optimizer.step()"
+        ),
     ),
     Rule(
         "scale-collapse",
