@@ -18,6 +18,7 @@ import sys
 import tempfile
 import termios
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 DRIVER = str(Path(__file__).with_name("timed_demo.py"))
@@ -76,7 +77,7 @@ def dashboard(demo: str, result: str) -> None:
     os.close(screen)
 
 
-def measure(way, demo: str) -> float:  # type: ignore[no-untyped-def]
+def measure(way: Callable[[str, str], None], demo: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "seconds"
         way(demo, str(result))
