@@ -12,6 +12,7 @@ import pytest
 from ampwatch.errors import RecordError
 from ampwatch.record import (
     SCHEMA,
+    Exponents,
     Notice,
     Record,
     RunEnd,
@@ -67,6 +68,11 @@ RECORDS: list[Record] = [
         400,
     ),
     TensorStats(3, ("a", "b"), (1.0, math.inf), (0.5, math.nan), (0, 2), (0, 1), (4, 9)),
+    TensorStats(
+        *(4, ("a", "b"), (1.0, 0.0), (0.5, 0.0), (0, 2), (0, 1), (4, 9)),
+        exponents=(Exponents(-3.0, (1, 0, 3)), Exponents(-20.58, (2**40,), 1, 2, 3)),
+        scale=65536.0,
+    ),
     RunEnd("failed", 12, "ValueError: no"),
     RunEnd("finished", 0),
     Notice("the scale is set", "scale", 2.0),
@@ -108,6 +114,45 @@ def test_the_fields_of_a_step_line_are_the_published_ones() -> None:
         "origin", "dtype", "scaler", "lr", "optimizer", "target_gain", "loss_gain", "overhead",
         "facts", "metrics",
     ]  # fmt: skip
+
+
+def test_exponents_are_written_without_what_is_0() -> None:
+    stats = TensorStats(4, ("a",), (1.0,), (0.5,), (0,), (0,), (4,), (Exponents(-3.0, (1, 3)),))
+    body = loads_strictly(to_json(stats))
+    assert body["exponents"] == [{"first": -3, "counts": [1, 3]}]
+    assert "scale" not in body
+
+
+def test_a_log_from_before_exponents_is_read() -> None:
+    line = (
+        '{"type":"tensors","step":1,"name":["a"],"norm":[1],"max":[1],"zeros":[0],"nonfinite":[0]}'
+    )
+    stats = from_json(line)
+    assert isinstance(stats, TensorStats)
+    assert (stats.exponents, stats.scale) == ((), None)
+
+
+@pytest.mark.parametrize(
+    "exponents",
+    [
+        7,
+        [7],
+        [{}],
+        [{"first": "nan", "counts": []}],
+        [{"first": "inf", "counts": []}],
+        [{"first": 1e9, "counts": []}],
+        [{"first": 0, "counts": 3}],
+        [{"first": 0, "counts": [-1]}],
+        [{"first": 0, "counts": [0.5]}],
+        [{"first": 0, "counts": [1] * 5000}],
+        [{"first": 0, "counts": [1], "zeros": -1}],
+        [{"first": 0, "counts": [1]}, {"first": 0, "counts": [1]}],  # one tensor, two rows
+    ],
+)
+def test_exponents_that_are_none_are_refused(exponents: object) -> None:
+    body = {"type": "tensors", "step": 1, "name": ["a"], "norm": [1], "max": [1]}
+    with pytest.raises(RecordError):
+        from_json(json.dumps({**body, "zeros": [0], "nonfinite": [0], "exponents": exponents}))
 
 
 def test_absent_is_not_written() -> None:

@@ -12,6 +12,7 @@ from ampwatch.record.encode import strict, to_json
 from ampwatch.record.shapes import (
     NO_METRICS,
     SCHEMA,
+    Exponents,
     Notice,
     Record,
     RunEnd,
@@ -24,6 +25,7 @@ from ampwatch.record.shapes import (
 __all__ = [
     "NO_METRICS",
     "SCHEMA",
+    "Exponents",
     "Notice",
     "Record",
     "RunEnd",

@@ -12,6 +12,7 @@ from ampwatch.record.shapes import (
     LARGEST,
     SCHEMA,
     SPECIAL,
+    Exponents,
     Notice,
     Record,
     RunEnd,
@@ -242,17 +243,50 @@ def _tensors(body: Mapping[str, Any]) -> TensorStats:
         zeros=_integers(body["zeros"]),
         nonfinite=_integers(body["nonfinite"]),
         size=_integers(body.get("size", [])),
+        exponents=_rows_of_exponents(body.get("exponents")),
+        scale=_optional(body, "scale", _number),
     )
-    columns = (
+    columns: tuple[tuple[object, ...], ...] = (
         stats.norm,
         stats.max,
         stats.zeros,
         stats.nonfinite,
         *([stats.size] * bool(stats.size)),
+        *([stats.exponents] * bool(stats.exponents)),
     )
     if any(len(column) != len(stats.name) for column in columns):
         raise ValueError("its columns differ in length")
     return stats
+
+
+MOST_BINS = 4096
+"""float64 has 2,098 exponents; a line that asks for more is no histogram of ours."""
+
+
+def _rows_of_exponents(value: Any) -> tuple[Exponents, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise TypeError(f"{_short(value)} is not a list")
+    return tuple(map(_exponents, value))
+
+
+def _exponents(body: Any) -> Exponents:
+    if not isinstance(body, dict):
+        raise TypeError(f"{_short(body)} is not an object")
+    first = _number(body["first"])
+    counts = body["counts"]
+    if not abs(first) <= MOST_BINS:  # NaN as well
+        raise ValueError(f"{first} is not an exponent")
+    if not isinstance(counts, list) or len(counts) > MOST_BINS:
+        raise TypeError(f"{_short(counts)} is not a list of counts")
+    return Exponents(
+        first,
+        tuple(map(_count, counts)),
+        _count(body.get("zeros", 0)),
+        _count(body.get("infinite", 0)),
+        _count(body.get("nan", 0)),
+    )
 
 
 def _end(body: Mapping[str, Any]) -> RunEnd:

@@ -13,6 +13,7 @@ from ampwatch.record.shapes import (
     LARGEST,
     SCHEMA,
     SPECIAL,
+    Exponents,
     Notice,
     Record,
     RunEnd,
@@ -131,9 +132,24 @@ def _line(record: RunInfo | TensorStats | RunEnd | Notice) -> str:
     head: dict[str, Any] = {"type": kind}
     if kind == "run":
         head["schema"] = SCHEMA
-    if kind == "tensors":
+    if isinstance(record, TensorStats):
+        exponents = body.pop("exponents")
+        if exponents:
+            body["exponents"] = [_exponents(each) for each in exponents]
+        if record.scale is None:
+            del body["scale"]
         return _encode(strict({**head, **body}))
     return _encode(strict({**head, **_present(body)}))
+
+
+def _exponents(row: Exponents) -> dict[str, Any]:
+    """One gradient's; what is 0, as nearly always, is left out."""
+    first = int(row.first) if row.first == int(row.first) else row.first
+    body: dict[str, Any] = {"first": first, "counts": row.counts}
+    for name in ("zeros", "infinite", "nan"):
+        if getattr(row, name):
+            body[name] = getattr(row, name)
+    return body
 
 
 def _bare_line(record: Record) -> str:

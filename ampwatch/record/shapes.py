@@ -101,6 +101,27 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Exponents:
+    """How the magnitudes of one gradient lie over the powers of two.
+
+    ``counts[k]`` values have a magnitude of at least 2^(first + k) and below 2^(first + k + 1).
+    """
+
+    first: float
+    """A whole number, unless the scale that was divided out is no power of two."""
+    counts: tuple[int, ...]
+    """The first and the last are not 0."""
+    zeros: int = 0
+    infinite: int = 0
+    nan: int = 0
+
+    @property
+    def seen(self) -> int:
+        """How many values were looked at: all of the gradient, or a sample of a large one."""
+        return sum(self.counts) + self.zeros + self.infinite + self.nan
+
+
+@dataclass(frozen=True, slots=True)
 class TensorStats:
     """Per-parameter figures of one detail step, true magnitudes (divided by the scale)."""
 
@@ -111,6 +132,10 @@ class TensorStats:
     zeros: tuple[int, ...]
     nonfinite: tuple[int, ...]
     size: tuple[int, ...] = ()
+    exponents: tuple[Exponents, ...] = ()
+    """Of true magnitudes as well; empty where they were not measured."""
+    scale: float | None = None
+    """The factor of GradScaler in force at this step: times this is what float16 had to hold."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,42 @@
+"""The limits of number formats: pure data, checked against torch in the tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary floating-point format.
+
+    A cast rounds to the nearest value, ties to even. So what is at most half of the smallest
+    subnormal becomes 0, and a little more than the largest value still rounds down to it.
+    """
+
+    name: str
+    dtype: str
+    """Its name in torch."""
+    lowest: int
+    """The smallest subnormal is 2^lowest."""
+    normal: int
+    """The smallest normal is 2^normal; below it precision is lost bit by bit."""
+    largest: float
+    overflows_to: str
+    """What a cast in torch makes of larger values: "inf", or the largest value itself."""
+
+    @property
+    def flushed(self) -> int:
+        """What is below 2^flushed becomes 0: half of the smallest subnormal."""
+        return self.lowest - 1
+
+
+FLOAT16 = Format("fp16", "float16", -24, -14, 65504.0, "inf")
+BFLOAT16 = Format("bf16", "bfloat16", -133, -126, (2 - 2.0**-7) * 2.0**127, "inf")
+E4M3 = Format("fp8 e4m3", "float8_e4m3fn", -9, -6, 448.0, "448")
+"""Without infinities ("fn"). A cast in torch 2.13 cuts everything larger, infinities included, to
+448: no error is seen, but the value is wrong. Earlier versions of torch made NaN of it."""
+E5M2 = Format("fp8 e5m2", "float8_e5m2", -16, -14, 57344.0, "inf")
+FLOAT32 = Format("fp32", "float32", -149, -126, (2 - 2.0**-23) * 2.0**127, "inf")
+
+FORMATS = (FLOAT16, BFLOAT16, E4M3, E5M2)
+"""Those that the range view goes through."""

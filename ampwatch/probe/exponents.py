@@ -1,0 +1,154 @@
+"""How the magnitudes of gradients lie over the powers of two.
+
+``torch.frexp`` gives the exponent of each value exactly, of subnormals too. On the CPU the
+exponents are counted at once. Elsewhere they are sorted on the device and the edges of the bins
+looked up in them: nothing waits for the device, and nothing depends on the order of atomic
+additions; the counts follow in one copy that does not wait either.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ampwatch.record import Exponents
+
+MOST_VALUES = 1 << 17
+"""Of a larger gradient only so many values are looked at, evenly spread: a share of a thousandth
+is then known to a tenth of itself."""
+SEED = 20_260_102
+
+LIMITS: dict[torch.dtype, tuple[int, int]] = {
+    torch.float16: (-24, 15),
+    torch.bfloat16: (-133, 127),
+    torch.float32: (-149, 127),
+    torch.float64: (-1074, 1023),
+}
+"""Exponents of the smallest subnormal and of the largest value of what gradients come in."""
+SPECIALS = 3
+"""Behind the bins: how many are 0, infinite and NaN."""
+
+
+class ExponentCounts:
+    """The counts of some gradients, perhaps still on their way from a device.
+
+    Args:
+        gradients: dense real tensors, as :func:`ampwatch.probe.gradients.dense` makes them.
+        choice: where sampling begins; a generator of our own, torch's belong to the training.
+    """
+
+    __slots__ = ("_event", "_host", "_limits", "_rows")
+
+    def __init__(self, gradients: Sequence[Tensor], choice: random.Random) -> None:
+        self._rows: list[Exponents] | None = None
+        self._event: Any = None
+        with torch.no_grad():
+            samples = [sample(gradient, choice) for gradient in gradients]
+            if all(values.device.type == "cpu" for values in samples):
+                self._rows = [count(values) for values in samples]
+                return
+            self._limits = [_limits(values) for values in samples]
+            device = next(v.device for v in samples if v.device.type != "cpu")
+            counts = [count_on_device(values) for values in samples]
+            packed = torch.cat([each.to(device, non_blocking=True) for each in counts])
+            if device.type != "cuda":
+                self._host = packed.cpu()
+                return
+            with torch.cuda.device(device):
+                self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
+                self._host.copy_(packed, non_blocking=True)
+                self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                self._event.record()
+
+    def rows(self) -> list[Exponents]:
+        """One entry a gradient; where the copy is still on its way, this waits for it."""
+        if self._rows is None:
+            if self._event is not None:
+                self._event.synchronize()
+            numbers, self._rows = self._host.tolist(), []
+            at = 0
+            for low, high in self._limits:
+                end = at + high - low + 1
+                specials = numbers[end : end + SPECIALS]
+                self._rows.append(packed_row(low, numbers[at:end], *specials))
+                at = end + SPECIALS
+        return self._rows
+
+
+def sample(gradient: Tensor, choice: random.Random) -> Tensor:
+    """The values, flat, or of many every n-th one.
+
+    n has no divisor in common with the gradient's size, so that no row or column is preferred.
+    """
+    size = gradient.numel()
+    flat = _flat(gradient)
+    if size <= MOST_VALUES:
+        return flat
+    stride = math.ceil(size / MOST_VALUES)
+    while math.gcd(stride, size) != 1:
+        stride += 1
+    return flat[choice.randrange(stride) :: stride]
+
+
+def _flat(gradient: Tensor) -> Tensor:
+    """One dimension, without a copy where the values lie densely in whatever order."""
+    if not gradient.is_contiguous() and gradient.dim() > 1:
+        strides = gradient.stride()
+        order = sorted(range(gradient.dim()), key=strides.__getitem__, reverse=True)
+        gradient = gradient.permute(order)
+    return gradient.reshape(-1)
+
+
+def count(values: Tensor) -> Exponents:
+    """The counts of one-dimensional values on the CPU."""
+    if values.dtype not in (torch.float32, torch.float64):
+        values = values.float()  # exact; numpy has no bfloat16
+    array = values.numpy()
+    mantissas, exponents = np.frexp(array)
+    usual = np.isfinite(mantissas) & (mantissas != 0)
+    if usual.all():
+        zeros = infinite = nan = 0
+    else:
+        zeros = int(np.count_nonzero(mantissas == 0))
+        nan = int(np.count_nonzero(np.isnan(mantissas)))
+        exponents = exponents[usual]
+        infinite = array.size - zeros - nan - exponents.size
+    if not exponents.size:
+        return Exponents(0, (), zeros, infinite, nan)
+    low = int(exponents.min())
+    counts = np.bincount(exponents - low)
+    # frexp's mantissa lies in [0.5, 1): the value is at least 2^(exponent - 1).
+    return Exponents(low - 1, tuple(counts.tolist()), zeros, infinite, nan)
+
+
+def count_on_device(values: Tensor) -> Tensor:
+    """The counts over all exponents of the format, then zeros, infinities and NaN, in int64."""
+    low, high = _limits(values)
+    if values.dtype in (torch.float16, torch.bfloat16):
+        values = values.float()
+    exponents = torch.frexp(values).exponent - 1
+    # Nothing may select by a mask, whose size only the device knows: they go beyond the last bin.
+    beyond = exponents.new_full((), high + 1)
+    exponents = torch.where(torch.isfinite(values) & (values != 0), exponents, beyond)
+    edges = torch.arange(low, high + 2, device=values.device, dtype=exponents.dtype)
+    below = torch.searchsorted(exponents.sort().values, edges)
+    specials = torch.stack([(values == 0).sum(), torch.isinf(values).sum(), values.isnan().sum()])
+    return torch.cat([below.diff(), specials])
+
+
+def packed_row(low: int, counts: Sequence[int], zeros: int, infinite: int, nan: int) -> Exponents:
+    """The entry without the empty bins at both ends."""
+    used = [place for place, number in enumerate(counts) if number]
+    if not used:
+        return Exponents(0, (), zeros, infinite, nan)
+    return Exponents(low + used[0], tuple(counts[used[0] : used[-1] + 1]), zeros, infinite, nan)
+
+
+def _limits(values: Tensor) -> tuple[int, int]:
+    return LIMITS.get(values.dtype, LIMITS[torch.float64])
