@@ -69,6 +69,7 @@ def main(name: str, steps: str, result: str, *plain: str) -> None:
         return made[-1]
 
     ampwatch.hook = hook  # type: ignore[assignment]
+    sys.modules[name] = demo
     spec.loader.exec_module(demo)
     demo.main(["--steps", steps])
     # Evaluations fall into single steps of some demos: the median leaves them out.
