@@ -56,5 +56,5 @@ def test_the_six_lines_of_the_hook_run_as_they_stand() -> None:
 
 def test_every_option_of_a_run_is_explained() -> None:
     for option in Options.__dataclass_fields__:
-        flag = {"json_output": "json"}.get(option, option)
+        flag = {"json_output": "json"}.get(option, option.replace("_", "-"))
         assert f"`--{flag}" in README, flag

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ampwatch.cli.fail_on import fail_on_option
 from ampwatch.controls import DTYPE, SCALER
 from ampwatch.errors import RecordError, UsageError
 from ampwatch.record import from_json
@@ -40,10 +41,14 @@ class Options:
     scaler: str | None
     rate: float | str | None
     """Steps a second, or ``FLAT_OUT``."""
+    fail_on: tuple[str, ...] | None = None
+    """Rules that make the exit code 3."""
 
     def __post_init__(self) -> None:
         if self.json_output and not self.headless:
             raise UsageError("--json goes with --headless: the dashboard has no use for it")
+        if self.fail_on and not self.headless:
+            raise UsageError("--fail-on goes with --headless: the dashboard has no use for it")
 
     def pace(self, usual: float | None) -> float | None:
         """Steps a second to hold back to, where ``usual`` is what holds without the option."""
@@ -129,6 +134,7 @@ _TRAINING = (
         metavar="N",
         help=f"Hold back to N steps a second; {FLAT_OUT!r} for flat out.",
     ),
+    fail_on_option,
 )
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import time
@@ -14,15 +13,17 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from ampwatch import job as states
+from ampwatch.cli.fail_on import fail_code
 from ampwatch.cli.options import Options
+from ampwatch.cli.terminal import require_terminal
 from ampwatch.controls import Controls
-from ampwatch.errors import UsageError
 from ampwatch.launch import ScriptJob
 from ampwatch.runner.settings import Settings
 
 if TYPE_CHECKING:
     from ampwatch.session import Session
 
+STOPPED_BY_SIGNAL = 128
 TRACEBACK_LINES = 30
 _TRACEBACK = "Traceback (most recent call last):"
 
@@ -30,7 +31,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 def train(target: str, args: list[str], settings: Settings, options: Options) -> int:
     """Run a script under the dashboard, or without a screen; the exit code."""
     if not options.headless:
-        require_terminal()
+        require_terminal("add --headless to do without it")
     job = ScriptJob(target, args, settings)
     try:
         with _hangups_end_us():
@@ -41,32 +42,15 @@ def train(target: str, args: list[str], settings: Settings, options: Options) ->
         job.close()
 
 
-def require_terminal() -> None:
-    """Raises UsageError where no dashboard can be drawn."""
-    names = ("stdin", "stdout", "stderr")
-    missing = [name for name in names if not _is_terminal(getattr(sys, name))]
-    if missing:
-        why = f"{missing[0]} is not one"
-    elif os.environ.get("TERM") == "dumb":
-        why = "this one cannot move its cursor (TERM=dumb)"
-    else:
-        return
-    raise UsageError(f"the dashboard needs a terminal and {why}; add --headless to do without it")
-
-
-def _is_terminal(stream: object) -> bool:
-    try:
-        return os.isatty(stream.fileno())  # type: ignore[attr-defined]
-    except (AttributeError, OSError, ValueError):
-        return False
-
-
 def _headless(job: ScriptJob, options: Options) -> int:
     from ampwatch.headless import run_headless
     from ampwatch.session import Session
 
     session = Session(job, Controls(job.send))
-    return run_headless(job, session, json_output=options.json_output, total=options.steps)
+    code = run_headless(job, session, json_output=options.json_output, total=options.steps)
+    if code > STOPPED_BY_SIGNAL and job.state == states.STOPPED:
+        return code  # whoever stopped it did not wait for an answer
+    return fail_code(session.findings, options.fail_on) or code
 
 
 def _dashboard(job: ScriptJob) -> int:

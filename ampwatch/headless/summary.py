@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampwatch.rules import Finding
+from ampwatch.rules import RULE_BY_ID, Finding
+from ampwatch.rules.telling import TROUBLING, verdict, when_words, where_words
 from ampwatch.run import Run
 from ampwatch.run.events import Event
 from ampwatch.session import Session
@@ -29,14 +30,16 @@ NO_STEPS = (
 def summary_text(session: Session) -> str:
     """The run, its findings and its events of note."""
     run = session.run
-    lines = [f"ampwatch: {_ending(run)}"]
+    lines = [f"ampwatch: {ending(run)}"]
     if run.last is None:
         lines.append(f"  {NO_STEPS}")
     else:
-        lines.extend(f"  {line}" for line in _figures(run))
+        lines.extend(f"  {line}" for line in figures(run))
+        lines.append(f"  {verdict(run, session.findings)}")
     if session.findings:
         lines.append("findings")
-        lines.extend(f"  {line}" for line in map(_finding_line, session.findings))
+        for finding in session.findings:
+            lines.extend(f"  {line}" for line in _finding_lines(finding))
     noted = [event for event in run.events if _of_note(event)]
     if noted:
         left = len(noted) - MOST_EVENTS
@@ -45,7 +48,8 @@ def summary_text(session: Session) -> str:
     return "\n".join(lines)
 
 
-def _ending(run: Run) -> str:
+def ending(run: Run) -> str:
+    """How it ended, after how many steps and how long."""
     status = "still running" if run.end is None else run.end.status
     text = f"{status} after {count_words(run.steps, 'step')}"
     if run.first is not None and run.last is not None and run.last.time > run.first.time:
@@ -58,7 +62,8 @@ def _ending(run: Run) -> str:
     return text
 
 
-def _figures(run: Run) -> Iterator[str]:
+def figures(run: Run) -> Iterator[str]:
+    """What else is to be said of the run as a whole, line by line."""
     summary = run.summary()
     scaler = summary["scaler"]
     policy = "no scaler" if scaler is None else f"scaler {scaler}"
@@ -98,8 +103,15 @@ def _by_optimizer(run: Run) -> str:
     return ": " + ", ".join(f"{name or 'unnamed'} {count:,}" for name, count in counts.items())
 
 
-def _finding_line(finding: Finding) -> str:
-    return f"{finding.severity:<8}{finding.rule}: {finding.message}"
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    """What was found and, where something is wrong, what to do about it."""
+    yield f"{finding.severity:<8}{finding.rule}: {finding.message}"
+    place = ", ".join(part for part in (when_words(finding), where_words(finding)) if part)
+    if place:
+        yield f"        {place}"
+    rule = RULE_BY_ID.get(finding.rule)
+    if rule is not None and finding.severity in TROUBLING:
+        yield f"        what to do: {rule.remedy}"
 
 
 def _of_note(event: Event) -> bool:

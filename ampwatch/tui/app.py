@@ -14,6 +14,7 @@ from textual.screen import Screen
 from ampwatch.controls import Controls
 from ampwatch.job import Job
 from ampwatch.session import Session
+from ampwatch.tui.explanation import ExplanationScreen
 from ampwatch.tui.help import HelpScreen
 from ampwatch.tui.keys import WALK, all_bindings
 from ampwatch.tui.knobs import TURN_BY_NAME, Knobs, why_not
@@ -22,6 +23,8 @@ from ampwatch.tui.main_screen import MainScreen
 from ampwatch.tui.pace import Pace, catch_up
 from ampwatch.tui.palette import WithPalette
 from ampwatch.tui.panels import loss
+from ampwatch.tui.panels.events_tab import EventsTab
+from ampwatch.tui.panels.findings import Findings
 from ampwatch.tui.panels.tensors import Table
 from ampwatch.tui.picture import save_picture
 from ampwatch.tui.plot_view import PlotView
@@ -42,6 +45,7 @@ class DashboardApp(WithPalette):
         controls: the knobs of the run.
         job: the training, to be stopped and started again; None for a recorded run.
         name: what the run is called until it says so itself.
+        follow: a recorded run may still grow.
     """
 
     TITLE = "ampwatch"
@@ -49,7 +53,13 @@ class DashboardApp(WithPalette):
     BINDINGS: ClassVar[list[BindingType]] = all_bindings()
 
     def __init__(
-        self, session: Session, controls: Controls, job: Job | None, *, name: str = ""
+        self,
+        session: Session,
+        controls: Controls,
+        job: Job | None,
+        *,
+        name: str = "",
+        follow: bool = False,
     ) -> None:
         super().__init__()
         self.session = session
@@ -59,7 +69,8 @@ class DashboardApp(WithPalette):
         self._pace = Pace.from_environment()
         self._said = ("", 0.0)
         self._quitting = Quitting(job)
-        self._main = MainScreen(session, controls, job, self.look, name)
+        self._behind = False
+        self._main = MainScreen(session, controls, job, self.look, name, follow)
         for theme in THEMES:
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
@@ -74,11 +85,13 @@ class DashboardApp(WithPalette):
 
     def take_frame(self) -> None:
         """Take in what came and show it."""
-        came, notices = catch_up(self.session)
-        for notice in notices:
+        caught = catch_up(self.session)
+        self._behind = caught.behind
+        for notice in caught.notices:
             if notice.refused and notice.text:
                 self._say(notice.text, refused=True)
-        self._main.sync(panels=came, note=self._quitting.note())
+        self._main.reading = caught.behind and self.job is None
+        self._main.sync(panels=caught.came, note=self._quitting.note())
 
     def _frame(self) -> None:
         """One frame, and when the next one is due."""
@@ -87,7 +100,7 @@ class DashboardApp(WithPalette):
             self.exit()
             return
         wait = self._pace.wait(time.process_time())
-        if self._quitting.asked or (self.session.backlog and self.job is None):
+        if self._quitting.asked or (self._behind and self.job is None):
             wait = POLL  # somebody waits
         elif not self.session.run.steps:
             wait = FIRST_STEP_POLL  # such a frame costs nothing, and somebody waits as well
@@ -145,6 +158,14 @@ class DashboardApp(WithPalette):
             self._main.overview.next_plot(step)
             self._redraw()
 
+    def on_events_tab_explain(self, message: EventsTab.Explain) -> None:
+        if message.finding is None:
+            self._say("Nothing was recognised in this run so far: there is nothing to explain.")
+        elif isinstance(self.screen, MainScreen):
+            rules = {rule.id: rule for rule in self.session.rules}
+            rule = rules.get(message.finding.rule)
+            self.push_screen(ExplanationScreen(message.finding, rule))
+
     async def action_back(self) -> None:
         overview = self._main.overview
         if self._main.tab != "overview":
@@ -174,7 +195,9 @@ class DashboardApp(WithPalette):
 
     def action_help(self) -> None:
         if isinstance(self.screen, MainScreen):
-            self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *Table.BINDINGS, *Rows.BINDINGS]))
+            lists = [Table, EventsTab, Findings, Rows]
+            own = [binding for widget in lists for binding in widget.BINDINGS]
+            self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *own]))
 
     def action_leave(self) -> None:
         first = not self._quitting.asked

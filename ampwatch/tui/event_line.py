@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from textual.content import Content
+from textual.events import Click
+from textual.message import Message
 from textual.widget import Widget
 
 from ampwatch.tui.foreign import plain
@@ -28,7 +30,10 @@ def event_content(text: str, severity: str, width: int, height: int) -> Content:
 
 
 class EventLine(Widget):
-    """Shows the latest event of the run on every tab."""
+    """Shows the latest event of the run on every tab; a click asks for more about it."""
+
+    class Clicked(Message):
+        """Somebody wants to know more."""
 
     def __init__(self) -> None:
         super().__init__(id="event")
@@ -41,3 +46,6 @@ class EventLine(Widget):
 
     def render(self) -> Content:
         return event_content(*self._shown, *self.content_size)
+
+    def on_click(self, event: Click) -> None:
+        self.post_message(self.Clicked())

@@ -19,6 +19,7 @@ GROUPS = {
     "screen": "The screen",
     "run": "The run",
     "tensors": "On the Tensors tab",
+    "events": "On the Events tab",
     "list": "On the Events and Output tabs",
 }
 READING = (

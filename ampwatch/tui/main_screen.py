@@ -13,12 +13,15 @@ from textual.widgets import ContentSwitcher, Footer, Static
 
 from ampwatch.controls import Controls
 from ampwatch.job import ENDED, FAILED, Job
+from ampwatch.rules import Finding
+from ampwatch.rules.telling import troubles
 from ampwatch.session import Session
 from ampwatch.tui.event_line import EventLine
 from ampwatch.tui.keys import WALK
 from ampwatch.tui.look import Look
+from ampwatch.tui.news import News
 from ampwatch.tui.overview import Overview
-from ampwatch.tui.panels.events import Events
+from ampwatch.tui.panels.events_tab import EventsTab
 from ampwatch.tui.panels.output import Output
 from ampwatch.tui.panels.tensors import Tensors
 from ampwatch.tui.status import StatusLines, lower_line, state_of, upper_line
@@ -41,7 +44,13 @@ class MainScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = HEIGHTS
 
     def __init__(
-        self, session: Session, controls: Controls, job: Job | None, look: Look, name: str
+        self,
+        session: Session,
+        controls: Controls,
+        job: Job | None,
+        look: Look,
+        name: str,
+        follow: bool = False,
     ) -> None:
         super().__init__()
         self._session = session
@@ -49,13 +58,18 @@ class MainScreen(Screen[None]):
         self._job = job
         self._look = look
         self._run_name = name
+        self._follow = follow
+        self._news = News()
+        self._told: Finding | None = None
         self._begun = time.monotonic()
+        self.reading = False
+        """A recording is being read; it holds more than is shown."""
         self.tab = TABS[0].name
         self.tabs = TabStrip()
         self.status = StatusLines()
         self.overview = Overview()
         self.tensors = Tensors()
-        self.events = Events()
+        self.events = EventsTab()
         self.output = Output(job.output if job is not None else None)
         self.event_line = EventLine()
 
@@ -88,39 +102,50 @@ class MainScreen(Screen[None]):
         self.query_one(ContentSwitcher).current = name
         panels: dict[str, Widget] = {
             "tensors": self.tensors.table,
-            "events": self.events,
             "output": self.output,
         }
         self.set_focus(panels.get(name))
         self.sync(panels=True)
+        if name == "events":
+            self.events.focus_list()
+
+    def on_event_line_clicked(self, message: EventLine.Clicked) -> None:
+        if self._told is not None:
+            self.events.post_message(EventsTab.Explain(self._told))
+        else:
+            self.open_tab("events")
 
     def sync(self, *, panels: bool, note: str = "") -> None:
         """Show the run as it is now; ``panels``: records came, so the open panel changed too."""
         run, job = self._session.run, self._job
         job_state = job.state if job is not None else None
-        state = state_of(run, self._controls, job_state)
+        findings = self._session.findings
+        state = state_of(run, self._controls, job_state, self._follow, self.reading)
         self.status.show(
             upper_line(run, self._controls, state, self.run_name),
             lower_line(run, self._controls),
             note,
         )
         self._sync_event(state)
-        flagged = frozenset({"output"} if state == FAILED and job is not None else ())
-        self.tabs.show(self.tab, flagged)
+        flags = {"output": "!"} if state == FAILED and job is not None else {}
+        bad = len(troubles(findings))
+        if bad:
+            flags["events"] = f"!{bad}"
+        self.tabs.show(self.tab, flags)
         if self.tab == "overview":
             self._sync_overview(job_state, panels)
         elif self.tab == "output":
             self.output.sync()
         elif self.tab == "events":
-            self.events.sync(run)
+            self.events.sync(run, findings)
         elif self.tab == "tensors":
-            self.tensors.sync(run.tensors)
+            self.tensors.sync(run.tensors, findings)
 
     def _sync_overview(self, job_state: str | None, panels: bool) -> None:
         overview, run = self.overview, self._session.run
         if not run.steps:
             seconds = time.monotonic() - self._begun
-            overview.wait(*waiting_for(run, job_state, seconds))
+            overview.wait(*waiting_for(run, job_state, seconds, self._follow or self.reading))
         elif panels:
             overview.wait("", "")
             overview.sync(run, self._look)
@@ -130,8 +155,13 @@ class MainScreen(Screen[None]):
         error = self._job.error if self._job is not None else None
         error = error or (run.end.error if run.end is not None else None)
         latest = run.events.latest
+        findings = self._session.findings
+        found = self._told = self._news.choose(run, findings, time.monotonic())
         if state == FAILED:
-            line.show(f"The training failed: {error or 'no reason was given'}", "error")
+            cause = f" · {found.message}" if found is not None else ""
+            line.show(f"The training failed: {error or 'no reason was given'}{cause}", "error")
+        elif found is not None:
+            line.show(found.message, found.severity)
         elif latest is not None:
             line.show(latest.text, latest.severity)
         elif not run.steps and state not in ENDED and self._job is not None:

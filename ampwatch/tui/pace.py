@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ampwatch.record import Notice
 from ampwatch.session import Session
@@ -17,17 +17,31 @@ CATCH_UP_SECONDS = 0.1
 """How long one frame may take in records that have piled up: a long log, a fast loop."""
 
 
-def catch_up(session: Session) -> tuple[bool, list[Notice]]:
-    """Take in what came, for a while: whether anything did, and what was said."""
-    came = False
-    notices: list[Notice] = []
+PLENTY = 500
+"""Records of one pump behind which more are to be expected: logs are handed out in pieces."""
+
+
+@dataclass(slots=True)
+class Caught:
+    """What one frame took in."""
+
+    came: bool = False
+    notices: list[Notice] = field(default_factory=list)
+    behind: bool = False
+    """There is more to take in already."""
+
+
+def catch_up(session: Session) -> Caught:
+    """Take in what came, for a while."""
+    caught = Caught()
     until = time.monotonic() + CATCH_UP_SECONDS
     while True:
         change = session.pump()
-        came = came or bool(change)
-        notices += change.notices
-        if not session.backlog or time.monotonic() >= until:
-            return came, notices
+        caught.came = caught.came or bool(change)
+        caught.notices += change.notices
+        caught.behind = bool(session.backlog) or change.records >= PLENTY
+        if not caught.behind or time.monotonic() >= until:
+            return caught
 
 
 def wanted_rate(text: str | None) -> float:

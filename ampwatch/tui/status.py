@@ -24,6 +24,8 @@ STATES = {
     "failed": ("FAILED", "bold reverse $text-error"),
     "stopped": ("STOPPED", "reverse $text-warning"),
     "following": ("FOLLOWING", "reverse $text-accent"),
+    "reading": ("READING", "reverse $text-accent"),
+    "unfinished": ("NO END", "reverse $text-warning"),
 }
 MOST_METRICS = 4
 GAP = 2
@@ -64,10 +66,23 @@ def _joined(fields: Sequence[Field], short: bool) -> Content:
     return Content(" " * GAP).join([each.text(short) for each in fields])
 
 
-def state_of(run: Run, panel: Controls, job_state: str | None) -> str:
-    """The one word for how the run is doing."""
+def state_of(
+    run: Run,
+    panel: Controls,
+    job_state: str | None,
+    follow: bool = False,
+    reading: bool = False,
+) -> str:
+    """The one word for how the run is doing.
+
+    A recording (``job_state`` is None) may be ``reading`` still, or may be ``follow``ed.
+    """
     if job_state is None:
-        return run.end.status if run.end is not None else "following"
+        if reading:
+            return "reading"
+        if run.end is not None:
+            return run.end.status
+        return "following" if follow else "unfinished"
     if job_state == "running" and panel.value(controls.PAUSE):
         return "paused"
     return job_state

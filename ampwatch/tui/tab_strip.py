@@ -54,24 +54,25 @@ class TabStrip(Widget):
     def __init__(self) -> None:
         super().__init__(id="tabs")
         self.open = TABS[0].name
-        self.flagged: frozenset[str] = frozenset()
+        self.flags: dict[str, str] = {}
 
-    def show(self, open_tab: str, flagged: frozenset[str]) -> None:
-        if (open_tab, flagged) != (self.open, self.flagged):
-            self.open, self.flagged = open_tab, flagged
+    def show(self, open_tab: str, flags: dict[str, str]) -> None:
+        """``flags``: what stands behind the titles of tabs that want to be looked at."""
+        if (open_tab, flags) != (self.open, self.flags):
+            self.open, self.flags = open_tab, flags
             self.refresh()
 
     def labels(self) -> list[str]:
-        """What stands on each tab; a flagged one has an exclamation mark."""
+        """What stands on each tab; a flagged one has its flag behind it."""
         return [
-            f" {number} {tab.title}{' !' if tab.name in self.flagged else ''} "
+            f" {number} {tab.title}{f' {flag}' if (flag := self.flags.get(tab.name)) else ''} "
             for number, tab in enumerate(TABS, 1)
         ]
 
     def render(self) -> Content:
         parts = []
         for tab, label in zip(TABS, self.labels(), strict=True):
-            style = FLAGGED if tab.name in self.flagged else OTHER
+            style = FLAGGED if tab.name in self.flags else OTHER
             parts.append(Content.styled(label, OPEN if tab.name == self.open else style))
         tabs = Content("").join(parts)
         brand = "ampwatch "

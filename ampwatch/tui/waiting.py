@@ -17,10 +17,15 @@ LOOKED_FOR = (
 )
 
 
-def waiting_for(run: Run, job_state: str | None, seconds: float) -> tuple[str, str]:
-    """What to say while there is no step: a headline and what is behind it."""
+def waiting_for(
+    run: Run, job_state: str | None, seconds: float, more_to_come: bool = False
+) -> tuple[str, str]:
+    """What to say while there is no step: a headline and what is behind it.
+
+    ``more_to_come``: a recording is still being read, or may grow.
+    """
     if job_state is None:
-        if run.end is not None:
+        if run.end is not None or not more_to_come:
             return "This recording holds no optimizer step.", LOOKED_FOR
         return "No step in this recording yet.", "It is read on as it grows."
     if job_state in ("failed", "finished", "stopped"):

@@ -100,12 +100,12 @@ def test_a_script_with_a_syntax_error_is_pythons_own_to_complain_about() -> None
 
 
 def test_a_terminal_that_cannot_move_its_cursor_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ampwatch.cli import train
+    from ampwatch.cli import terminal
     from ampwatch.errors import UsageError
 
-    monkeypatch.setattr(train, "_is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "_is_terminal", lambda stream: True)
     monkeypatch.setenv("TERM", "xterm")
-    train.require_terminal()
+    terminal.require_terminal("")
     monkeypatch.setenv("TERM", "dumb")
     with pytest.raises(UsageError, match="TERM=dumb"):
-        train.require_terminal()
+        terminal.require_terminal("")

@@ -116,9 +116,11 @@ def test_a_run_ends_with_a_summary_on_stderr() -> None:
         "  inf or NaN came from w (1)",
         "  final loss 0.25",
         "  watching took 1 % of the time",
+        "  Healthy: the one skipped step is part of how loss scaling works, and nothing is wrong.",
         "findings",
         "  info    scale-settling: 1 step skipped while the scale found its level: the scale went "
         "from 2^16 to 2^15",
+        "          step 0",
         "events of note",
         "  step 0 skipped: 1 of 2 gradient tensors held inf or NaN, first in w (nearest the loss); "
         "the scale falls from 2^16 to 2^15",

@@ -15,8 +15,8 @@ from ampwatch.tui.foreign import plain
 from ampwatch.tui.rows import Rows
 
 HELP = """\
-Each skipped step, change of the scale and turned knob, with the tensor that caused it.
-Steps in a row for the same reason share one entry. · tells, ! warns, ✗ is an error.
+Above, what is recognised in the run, worst first: choose with up and down, enter explains.
+Below, each skipped step, change of the scale and turned knob. · tells, ! warns, ✗ is an error.
 It follows the newest entry; scroll up to stay where you are, press end to follow again."""
 NOTHING = "Nothing has happened yet: no step was skipped, no knob was turned."
 STYLES = {"info": "events--info", "warning": "events--warning", "error": "events--error"}
@@ -36,7 +36,7 @@ class Events(Rows):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"events--step", *STYLES.values()}
 
     def __init__(self) -> None:
-        super().__init__(id="events")
+        super().__init__(id="events-list")
         self._events: tuple[Event, ...] = ()
         self._seen: tuple[int, int] = (-1, -1)
         self._rows: list[tuple[str, str, str]] = []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -19,13 +20,17 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ampwatch.record import TensorStats
+from ampwatch.rules import Finding
+from ampwatch.rules.telling import TROUBLING
+from ampwatch.tui.event_line import SIGNS
 from ampwatch.tui.figures import figure, percent
 from ampwatch.tui.foreign import plain, shorten
+from ampwatch.tui.panels.named import named_tensors
 from ampwatch.tui.rows import Rows
 
 HELP = """\
 The gradient of each parameter at the latest detail step, true magnitudes (without the scale).
-Trouble comes first: inf and NaN, then gradients that are all 0, then those with most zeros.
+Trouble comes first: inf and NaN, what a finding names (✗ !), all 0, then those with most zeros.
 Press o for the next order, O to turn it round, or click the head of a column."""
 FIGURE_WIDTH = 9
 GAP = 2
@@ -46,6 +51,8 @@ class Row:
     zeros: float | None
     """Share of its elements that are 0, or None where its size is not known."""
     nonfinite: int
+    named: str = ""
+    """The severity of a finding about it: "error", "warning" or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +66,21 @@ class Column:
     """Whether the largest comes first when the order is chosen."""
 
 
-def rows_of(stats: TensorStats) -> list[Row]:
+def rows_of(stats: TensorStats, named: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
     sizes = stats.size or (0,) * len(stats.name)
     figures = zip(
         stats.name, stats.norm, stats.max, stats.zeros, stats.nonfinite, sizes, strict=True
     )
     return [
-        Row(place, name, norm, largest, zeros / size if size else None, bad)
+        Row(place, name, norm, largest, zeros / size if size else None, bad, named.get(name, ""))
         for place, (name, norm, largest, zeros, bad, size) in enumerate(figures)
     ]
 
 
-def trouble(row: Row) -> tuple[float, float, float]:
-    """How much there is to worry about: inf and NaN, dead gradients, zeros."""
-    return (row.nonfinite, float(row.max == 0), row.zeros or 0.0)
+def trouble(row: Row) -> tuple[float, ...]:
+    """How much there is to worry about: inf and NaN, findings, dead gradients, zeros."""
+    found = TROUBLING[::-1].index(row.named) + 1 if row.named in TROUBLING else 0
+    return (row.nonfinite, found, float(row.max == 0), row.zeros or 0.0)
 
 
 def _largest(value: float) -> float:
@@ -100,17 +108,17 @@ def name_width(width: int, longest: int) -> int:
     return max(min(longest, room), NAME_WIDTH)
 
 
-def line(cells: list[str], names: int) -> str:
+def line(cells: list[str], names: int, sign: str = " ") -> str:
     """One line of the table: the name on the left, the figures on the right of their columns."""
     name = set_cell_size(shorten(cells[0], names), names)
-    return f" {name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
+    return f"{sign}{name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
 
 
 class Table(Rows):
     """The rows of the table; its keys choose the order."""
 
     FOLLOWS = False
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"tensors--bad", "tensors--dead"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tensors--bad", "tensors--dead", "tensors--named"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "order(1)", "Order", tooltip="Sort by the next column", id="tensors.order"),
         Binding(
@@ -141,9 +149,12 @@ class Table(Rows):
             return Text(end="")
         row = self.shown[index]
         cells = [column.cell(row) for column in COLUMNS]
-        text = Text(line(cells, name_width(width, self.longest)), no_wrap=True, end="")
+        sign = SIGNS[row.named] if row.named else " "
+        text = Text(line(cells, name_width(width, self.longest), sign), no_wrap=True, end="")
         if row.nonfinite:
             text.stylize(self.get_component_rich_style("tensors--bad", partial=True))
+        elif row.named:
+            text.stylize(self.get_component_rich_style("tensors--named", partial=True))
         elif row.max == 0:
             text.stylize(self.get_component_rich_style("tensors--dead", partial=True))
         return text
@@ -198,6 +209,7 @@ class Tensors(Vertical):
     def __init__(self) -> None:
         super().__init__(id="tensors")
         self._stats: TensorStats | None = None
+        self._named: dict[str, str] = {}
         self.caption = Static(NOTHING, id="tensors-caption", markup=False)
         self.head = Head()
         self.table = Table()
@@ -209,10 +221,11 @@ class Tensors(Vertical):
         yield self.head
         yield self.table
 
-    def sync(self, stats: TensorStats | None) -> None:
-        """Show the latest figures if they are not on screen yet."""
-        if stats is not self._stats:
-            self._stats = stats
+    def sync(self, stats: TensorStats | None, findings: Sequence[Finding] = ()) -> None:
+        """Show the latest figures if they are not on screen yet; mark what findings name."""
+        named = named_tensors(stats.name, findings) if stats is not None else {}
+        if stats is not self._stats or named != self._named:
+            self._stats, self._named = stats, named
             self._fill()
 
     def order(self, by: int) -> None:
@@ -229,7 +242,7 @@ class Tensors(Vertical):
 
     def _fill(self) -> None:
         stats = self._stats
-        rows = rows_of(stats) if stats is not None else []
+        rows = rows_of(stats, self._named) if stats is not None else []
         rows.sort(key=COLUMNS[self.by].order, reverse=self.falling)  # type: ignore[arg-type]
         longest = max((cell_len(plain(row.name)) for row in rows), default=0)
         self.table.show(rows, longest)
