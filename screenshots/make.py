@@ -81,9 +81,9 @@ async def overflow(stage: Stage) -> None:
         await stage.until(300 + 3 * more)
     await stage.until(420)
     await stage.picture("overview")
-    await stage.press("3")
+    await stage.press("4")
     await stage.picture("events")
-    await stage.press("2")
+    await stage.press("3")
     await stage.picture("tensors")
     await stage.press("question_mark")
     await stage.picture("help")
@@ -105,7 +105,7 @@ async def digits(stage: Stage) -> None:
     """Real accuracy climbing."""
     await stage.until(150)
     await stage.picture("digits")
-    await stage.press("4")
+    await stage.press("5")
     await stage.picture("output")
 
 

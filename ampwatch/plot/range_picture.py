@@ -56,7 +56,12 @@ UNICODE = Glyphs(
     "┴",
 )
 ASCII = Glyphs(
-    (".:", "=#"), {"zero": "/", "subnormal": ".", "normal": " ", "overflow": "\\"}, "<", ">", "-", "+"
+    (".:", "=#"),
+    {"zero": "/", "subnormal": ".", "normal": " ", "overflow": "\\"},
+    "<",
+    ">",
+    "-",
+    "+",
 )
 
 
@@ -135,8 +140,8 @@ class Axis:
         columns = self.first + np.arange(self.width + 1) * self.per_column
         shares = np.diff(np.interp(columns, edges, sums))
         shares[shares < sums[-1] * 1e-12] = 0.0  # what rounding leaves in empty columns
-        highest = shares.max()
-        return shares / highest if highest > 0 else shares
+        highest = float(shares.max())
+        return np.asarray(shares / highest if highest > 0 else shares, dtype=np.float64)
 
 
 def zone(form: Format, power: float) -> str:
@@ -159,7 +164,8 @@ def _band(
 ) -> list[Row]:
     """Its label, and as many rows of bars; the smallest share still shows as the lowest part."""
     sign = glyphs.bars[INKS.index(ink)]
-    label = cut(plain(f" {sign[-1]} {band.label} ", ascii_only), axis.width, ascii_only)
+    name = band.label.replace("×", "x") if ascii_only else band.label
+    label = cut(plain(f" {sign[-1]} {name} ", ascii_only), axis.width, ascii_only)
     head: Row = ((label, "label"), *_fill(zones[len(label) :], glyphs))
     heights = axis.heights(band)
     parts = np.where(heights > 0, np.maximum(np.rint(heights * rows * len(sign)), 1), 0).astype(int)
@@ -196,13 +202,14 @@ def _zone_names(form: Format, zones: list[str], glyphs: Glyphs, ascii_only: bool
         if len(text) + 2 > room:
             text = {"subnormal": "sub", "zero": "0", "overflow": "over"}.get(name, text)
         row.append((cut(text, room, ascii_only).center(room), f"label {name}"))
-    if zones[0] != "zero":
-        far = f"{glyphs.left} becomes 0 below 2^{form.flushed} "
-        row[0] = (far + row[0][0][len(far) :] if len(far) <= len(row[0][0]) else row[0][0], row[0][1])
-    if zones[-1] != "overflow":
-        far = f" beyond 2^{math.ceil(math.log2(form.largest))} {glyphs.right}"
-        text, style = row[-1]
-        row[-1] = (text[: -len(far)] + far if len(far) <= len(text) else text, style)
+    text, style = row[0]
+    far = f"{glyphs.left} becomes 0 below 2^{form.flushed} "
+    if zones[0] != "zero" and not text[: len(far)].strip():
+        row[0] = (far + text[len(far) :], style)
+    text, style = row[-1]
+    far = f" beyond 2^{math.ceil(math.log2(form.largest))} {glyphs.right}"
+    if zones[-1] != "overflow" and not text[-len(far) :].strip():
+        row[-1] = (text[: -len(far)] + far, style)
     return tuple(row)
 
 

@@ -25,6 +25,7 @@ from ampwatch.tui.palette import WithPalette
 from ampwatch.tui.panels import loss
 from ampwatch.tui.panels.events_tab import EventsTab
 from ampwatch.tui.panels.findings import Findings
+from ampwatch.tui.panels.range import Range
 from ampwatch.tui.panels.tensors import Table
 from ampwatch.tui.picture import save_picture
 from ampwatch.tui.plot_view import PlotView
@@ -195,7 +196,7 @@ class DashboardApp(WithPalette):
 
     def action_help(self) -> None:
         if isinstance(self.screen, MainScreen):
-            lists = [Table, EventsTab, Findings, Rows]
+            lists = [Range, Table, EventsTab, Findings, Rows]
             own = [binding for widget in lists for binding in widget.BINDINGS]
             self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *own]))
 

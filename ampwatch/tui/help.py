@@ -13,17 +13,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from ampwatch.tui.panels import PLOTS, events, output, tensors
+from ampwatch.tui.panels import range as range_panel
 
 GROUPS = {
     "training": "Change the training",
     "screen": "The screen",
     "run": "The run",
+    "range": "On the Range tab",
     "tensors": "On the Tensors tab",
     "events": "On the Events tab",
     "list": "On the Events and Output tabs",
 }
 READING = (
     *((panel.title, panel.help) for panel in PLOTS),
+    ("Range", range_panel.HELP),
     ("Tensors", tensors.HELP),
     ("Events", events.HELP),
     ("Output", output.HELP),

@@ -23,6 +23,7 @@ from ampwatch.tui.news import News
 from ampwatch.tui.overview import Overview
 from ampwatch.tui.panels.events_tab import EventsTab
 from ampwatch.tui.panels.output import Output
+from ampwatch.tui.panels.range import Range
 from ampwatch.tui.panels.tensors import Tensors
 from ampwatch.tui.status import StatusLines, lower_line, state_of, upper_line
 from ampwatch.tui.tab_strip import TABS, TabStrip
@@ -68,6 +69,7 @@ class MainScreen(Screen[None]):
         self.tabs = TabStrip()
         self.status = StatusLines()
         self.overview = Overview()
+        self.range = Range()
         self.tensors = Tensors()
         self.events = EventsTab()
         self.output = Output(job.output if job is not None else None)
@@ -78,6 +80,7 @@ class MainScreen(Screen[None]):
         yield self.status
         with ContentSwitcher(initial=self.tab, id="panels"):
             yield self.overview
+            yield self.range
             yield self.tensors
             yield self.events
             yield self.output
@@ -101,6 +104,7 @@ class MainScreen(Screen[None]):
         self.tab = name
         self.query_one(ContentSwitcher).current = name
         panels: dict[str, Widget] = {
+            "range": self.range.view,
             "tensors": self.tensors.table,
             "output": self.output,
         }
@@ -138,6 +142,8 @@ class MainScreen(Screen[None]):
             self.output.sync()
         elif self.tab == "events":
             self.events.sync(run, findings)
+        elif self.tab == "range":
+            self.range.sync(run)
         elif self.tab == "tensors":
             self.tensors.sync(run.tensors, findings)
 

@@ -24,6 +24,7 @@ class Tab:
 
 TABS: tuple[Tab, ...] = (
     Tab("overview", "Overview", "The plots"),
+    Tab("range", "Range", "Where the gradients lie in fp16, bf16 or fp8"),
     Tab("tensors", "Tensors", "The gradient of each parameter"),
     Tab("events", "Events", "Everything that happened"),
     Tab("output", "Output", "What the script printed"),

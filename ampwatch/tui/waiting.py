@@ -34,7 +34,7 @@ def waiting_for(
             "finished": "The script ended without an optimizer step.",
             "stopped": "The script was stopped before its first optimizer step.",
         }[job_state]
-        more = "Press 4 for what it printed." if job_state == "failed" else LOOKED_FOR
+        more = "Press 5 for what it printed." if job_state == "failed" else LOOKED_FOR
         return headline, more
     if job_state == "stopping":
         return "Stopping before the first optimizer step.", ""

@@ -80,7 +80,7 @@ async def test_hostile_text_everywhere_changes_nothing_but_the_text(text: str) -
     job.output.feed(f"{text}\n{text}".encode("utf-8", "replace"))
     app = dashboard(job)
     async with app.run_test(size=(100, 30)) as pilot:
-        for key in "12341":
+        for key in "123451":
             await pilot.press(key)
             await frame(app)
             shown = screen_text(app)

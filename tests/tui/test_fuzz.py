@@ -9,7 +9,7 @@ from tests.tui.fakes import FakeJob, dashboard
 from tests.tui.reading import frame
 
 KEYS = (
-    *"tTgG0dsizlmrxoO1234.",
+    *"tTgG0dsizlmrxoO12345f.",
     *("space", "full_stop", "left_square_bracket", "right_square_bracket", "less_than_sign"),
     *("greater_than_sign", "question_mark", "ctrl+p", "escape", "enter", "tab", "shift+tab"),
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "a", "é"),

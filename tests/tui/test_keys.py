@@ -15,6 +15,14 @@ from ampwatch.tui.plot_view import PlotView
 from tests.tui.fakes import FakeJob, dashboard, notice, recording
 from tests.tui.reading import frame, messages, screen_text
 
+TAB_KEYS = (
+    ("2", "range"),
+    ("3", "tensors"),
+    ("4", "events"),
+    ("5", "output"),
+    ("1", "overview"),
+)
+
 
 def trained(steps: int = 5) -> FakeJob:
     job = FakeJob()
@@ -185,12 +193,12 @@ async def test_one_plot_is_enlarged_and_escape_brings_all_back() -> None:
 async def test_numbers_and_clicks_open_tabs() -> None:
     app = dashboard(trained())
     async with app.run_test(size=(80, 24)) as pilot:
-        for key, name in (("2", "tensors"), ("3", "events"), ("4", "output"), ("1", "overview")):
+        for key, name in TAB_KEYS:
             await pilot.press(key)
             assert [panel.id for panel in app.screen.query("#panels > *") if panel.display] == [
                 name
             ]
-        await pilot.click("#tabs", offset=(16, 0))
+        await pilot.click("#tabs", offset=(24, 0))
         assert app.screen.query_one("#tensors").display
 
 

@@ -35,7 +35,7 @@ async def test_trouble_comes_first_and_keys_and_heads_choose_another_order() -> 
     job.say(STATS)
     app = dashboard(job)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("2")
+        await pilot.press("3")
         await frame(app)
         tensors = app.screen.query_one(Tensors)
         trouble = ["nan.weight", "bad.weight", "dead.weight", "mid.weight", "head.weight"]
@@ -60,7 +60,7 @@ async def test_the_table_follows_the_latest_detail_step_where_it_was_scrolled_to
     job.train(1)
     app = dashboard(job)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("2")
+        await pilot.press("3")
         await frame(app)
         table = app.screen.query_one(Tensors).table
         assert table.virtual_size.height == many
@@ -79,7 +79,7 @@ async def test_the_head_of_a_column_orders_by_it() -> None:
     job.say(STATS)
     app = dashboard(job)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("2")
+        await pilot.press("3")
         await frame(app)
         tensors = app.screen.query_one(Tensors)
         row = screen_text(app).splitlines()[4]
@@ -98,7 +98,7 @@ async def test_events_are_listed_with_their_steps() -> None:
     app = dashboard(job)
     async with app.run_test(size=(100, 40)) as pilot:
         await frame(app)
-        await pilot.press("3")
+        await pilot.press("4")
         await pilot.pause()
         text = screen_text(app)
         for event in app.session.run.events.items:
@@ -111,7 +111,7 @@ async def test_output_follows_its_end_until_it_is_scrolled_up() -> None:
     job.output.feed("".join(f"line {n}\n" for n in range(200)).encode())
     app = dashboard(job)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("4")
+        await pilot.press("5")
         await frame(app)
         assert "line 199" in screen_text(app)
         job.output.feed(b"line 200\n 10%\r")
@@ -139,7 +139,7 @@ async def test_what_is_read_stays_in_place_while_old_lines_go() -> None:
     job.output.feed("".join(f"line {n}\n" for n in range(5000)).encode())
     app = dashboard(job)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("4")
+        await pilot.press("5")
         await frame(app)
         output = app.screen.query_one(Output)
         output.scroll_to(y=2500, animate=False, immediate=True)
@@ -157,7 +157,7 @@ async def test_long_and_wide_lines_are_folded_whole() -> None:
     job.output.feed(("x" * 200 + "y\n" + wide + "\n").encode())
     app = dashboard(job)
     async with app.run_test(size=(60, 24)) as pilot:
-        await pilot.press("4")
+        await pilot.press("5")
         await frame(app)
         text = screen_text(app)
         assert text.count("x") >= 200
@@ -173,7 +173,7 @@ async def test_output_is_forgotten_when_the_script_starts_again() -> None:
     job.output.feed(b"first run\n" * 5)
     app = dashboard(job)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("4")
+        await pilot.press("5")
         await frame(app)
         await pilot.press("r")
         job.output.feed(b"second run\n")

@@ -111,9 +111,9 @@ async def test_a_failure_is_on_every_tab_and_its_traceback_under_output() -> Non
         text = screen_text(app)
         assert "FAILED" in text
         assert "RuntimeError: shapes (64x32) and (64x1) do not fit" in text
-        assert "4 Output !" in text
+        assert "5 Output !" in text
         assert "gradient norm" in text
-        await pilot.press("4")
+        await pilot.press("5")
         await pilot.pause()
         text = screen_text(app)
         assert "Traceback (most recent call last):" in text
