@@ -17,7 +17,7 @@ def command(path: str, follow: bool) -> int:
     --follow it is shown as it is now.
     """
     from ampwatch.cli.terminal import require_terminal
-    from ampwatch.log import LogFollower, WholeLog, check_log
+    from ampwatch.log import FollowedLog, WholeLog, check_log
 
     check_log(path, growing=follow)
     require_terminal("ampwatch diagnose says in text what is in a log")
@@ -26,7 +26,7 @@ def command(path: str, follow: bool) -> int:
     from ampwatch.session import Session
     from ampwatch.tui.app import DashboardApp
 
-    source = LogFollower(path) if follow else WholeLog(path)
+    source = FollowedLog(path) if follow else WholeLog(path)
     controls = Controls()
     session = Session(source, controls)
     name = os.path.basename(os.path.abspath(path))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from ampwatch.log.ranks import rank_path
 from ampwatch.log.reader import LogFollower, read_log
-from ampwatch.log.whole import WholeLog, check_log
+from ampwatch.log.whole import FollowedLog, WholeLog, check_log
 from ampwatch.log.writer import LogWriter
 
-__all__ = ["LogFollower", "LogWriter", "WholeLog", "check_log", "rank_path", "read_log"]
+__all__ = [
+    "FollowedLog",
+    "LogFollower",
+    "LogWriter",
+    "WholeLog",
+    "check_log",
+    "rank_path",
+    "read_log",
+]

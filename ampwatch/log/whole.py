@@ -1,4 +1,4 @@
-"""A log as it is now, read piece by piece."""
+"""Logs as sources of records for a front end: one as it is now, and one that grows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ampwatch.errors import LogError
 from ampwatch.log.ranks import rank_files
-from ampwatch.log.reader import read_log
+from ampwatch.log.reader import LogFollower, read_log
 from ampwatch.record import Notice, Record
 
 POLL_RECORDS = 1000
@@ -38,6 +38,22 @@ class WholeLog:
         told = [Notice(text, refused=True) for text in self._troubles]
         self._troubles.clear()
         return [*records, *told]
+
+
+class FollowedLog:
+    """A log that is read while it grows; what cannot be read just now is told once."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._follower = LogFollower(path)
+        self._told = ""
+
+    def poll(self) -> list[Record]:
+        try:
+            return self._follower.poll()
+        except (LogError, OSError) as error:
+            text, before = str(error), self._told
+            self._told = text
+            return [] if text == before else [Notice(text, refused=True)]
 
 
 def check_log(path: Path | str, *, growing: bool = False) -> None:

@@ -63,7 +63,8 @@ class ExplanationScreen(ModalScreen[None]):
         self._rule = rule
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(id="explanation"):
+        with VerticalScroll(id="explanation") as box:
+            box.border_subtitle = "esc closes"
             yield Static(explanation(self.finding, self._rule))
 
     def action_dismiss(self, result: None = None) -> None:  # type: ignore[override]

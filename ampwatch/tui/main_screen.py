@@ -115,7 +115,7 @@ class MainScreen(Screen[None]):
 
     def on_event_line_clicked(self, message: EventLine.Clicked) -> None:
         if self._told is not None:
-            self.events.post_message(EventsTab.Explain(self._told))
+            self.post_message(EventsTab.Explain(self._told))
         else:
             self.open_tab("events")
 

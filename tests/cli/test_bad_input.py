@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from recorded_logs import healthy, write_log
 
 from ampwatch.cli import main
 
@@ -24,6 +25,9 @@ def _work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("shell.py").write_text("#!/bin/sh\necho hello\n")
     Path("book.ipynb").write_text("{}")
     Path("notes.txt").write_text("not a log\n")
+    Path("empty.jsonl").touch()
+    Path("ranks").mkdir()
+    write_log(Path("run.jsonl"), healthy())
 
 
 CASES = [
@@ -58,6 +62,32 @@ CASES = [
     ("demo --log package", "is a folder"),
     ("run --log notes.txt train.py", "is no log of ampwatch"),
     ("run --log train.py train.py", "is no log of ampwatch"),
+    ("run --fail-on scale-collapse train.py", "--fail-on goes with --headless"),
+    ("run --headless --fail-on scale-colapse train.py", "did you mean 'scale-collapse'?"),
+    ("demo --headless --fail-on nonsense", "there is no rule 'nonsense'; see ampwatch rules"),
+    ("demo --headless --fail-on ,", "it names no rule"),
+    ("rules scale_colapse", "there is no rule 'scale_colapse'; did you mean 'scale-collapse'?"),
+    ("rules zzz", "there is no rule 'zzz'; see ampwatch rules"),
+    ("diagnose run.jsonl --fail-on zzz", "there is no rule 'zzz'"),
+    *(
+        (f"{command} {path}", words)
+        for command in ("view", "view --follow", "diagnose", "diagnose --json")
+        for path, words in (
+            ("nothing.jsonl", "there is no log at nothing.jsonl"),
+            ("notes.txt", "notes.txt is not a log of ampwatch"),
+            ("image.py", "image.py is not a log of ampwatch"),
+        )
+    ),
+    *(
+        (f"{command} {path}", words)
+        for command in ("view", "diagnose")
+        for path, words in (
+            ("empty.jsonl", "the log empty.jsonl is empty"),
+            ("ranks", "the folder ranks holds no logs"),
+        )
+    ),
+    ("view run.jsonl", "ampwatch diagnose says in text what is in a log"),
+    ("view --follow empty.jsonl", "the dashboard needs a terminal"),
     ("check please", "unexpected extra argument"),
 ]
 

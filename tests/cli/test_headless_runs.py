@@ -80,6 +80,25 @@ def test_a_strange_script_is_watched_logged_and_summed_up(training: Path) -> Non
     assert records[-1] == RunEnd("finished", 8)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "code"), [("lone-overflow,scale-settling", 3), ("error,warning", 0)]
+)
+def test_a_chosen_finding_makes_a_run_fail(training: Path, chosen: str, code: int) -> None:
+    done = ampwatch("run", "--headless", "--json", "--fail-on", chosen, str(training), "8")
+    assert done.returncode == code
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert finding["rule"] == "scale-settling"  # an overflow among the first steps
+    assert (finding["first_step"], finding["last_step"], finding["count"]) == (3, 3, 1)
+    assert ("--fail-on found scale-settling" in done.stderr) == (code == 3)
+
+
+def test_a_rule_that_does_not_exist_is_refused_before_the_training(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('it ran')")
+    done = ampwatch("run", "--headless", "--fail-on", "no-such-rule", str(script))
+    assert (done.returncode, done.stdout) == (2, "")
+
+
 def test_steps_stops_a_strange_script(training: Path) -> None:
     done = ampwatch("run", "--headless", "--json", "--steps", "5", str(training), "1000000")
     assert done.returncode == 0

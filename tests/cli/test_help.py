@@ -33,7 +33,17 @@ def test_the_version_is_the_packages(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["demo", "--list"], ["run", "--help"], ["check", "--help"], ["nope"]]
+    "arguments",
+    [
+        ["--help"],
+        ["demo", "--list"],
+        ["run", "--help"],
+        ["check", "--help"],
+        ["view", "--help"],
+        ["diagnose", "--help"],
+        ["rules", "--help"],
+        ["nope"],
+    ],
 )
 def test_nothing_heavy_is_loaded_before_it_is_needed(arguments: list[str]) -> None:
     program = f"""
@@ -67,8 +77,17 @@ def test_the_options_are_the_promised_ones() -> None:
         "--dtype",
         "--scaler",
         "--rate",
+        "--fail-on",
     }
-    expected = {"demo": shared | {"--list"}, "run": shared, "check": {"--json"}}
+    expected = {
+        "demo": shared | {"--list"},
+        "run": shared,
+        "view": {"--follow"},
+        "diagnose": {"--json", "--fail-on"},
+        "rules": {"--json"},
+        "check": {"--json"},
+    }
+    assert set(COMMANDS) == set(expected)
     for name, options in expected.items():
         command = main.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None

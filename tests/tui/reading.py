@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ampwatch.tui.app import DashboardApp
+from ampwatch.tui.tab_strip import TABS
 
 
 def screen_text(app: DashboardApp) -> str:
@@ -31,3 +32,8 @@ async def _settled(app: Any) -> None:
     from textual.pilot import Pilot
 
     await Pilot(app).pause()
+
+
+def tab_key(name: str) -> str:
+    """The key that opens a tab."""
+    return str([tab.name for tab in TABS].index(name) + 1)
