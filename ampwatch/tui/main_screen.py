@@ -24,7 +24,7 @@ from ampwatch.tui.overview import Overview
 from ampwatch.tui.panels.events_tab import EventsTab
 from ampwatch.tui.panels.output import Output
 from ampwatch.tui.panels.range import Range
-from ampwatch.tui.panels.tensors import Tensors
+from ampwatch.tui.panels.tensors import Table, Tensors
 from ampwatch.tui.status import StatusLines, lower_line, state_of, upper_line
 from ampwatch.tui.tab_strip import TABS, TabStrip
 from ampwatch.tui.waiting import waiting_for
@@ -104,7 +104,7 @@ class MainScreen(Screen[None]):
         self.tab = name
         self.query_one(ContentSwitcher).current = name
         panels: dict[str, Widget] = {
-            "range": self.range.view,
+            "range": self.range,
             "tensors": self.tensors.table,
             "output": self.output,
         }
@@ -112,6 +112,10 @@ class MainScreen(Screen[None]):
         self.sync(panels=True)
         if name == "events":
             self.events.focus_list()
+
+    def on_table_chosen(self, message: Table.Chosen) -> None:
+        self.range.choose(message.name)
+        self.open_tab("range")
 
     def on_event_line_clicked(self, message: EventLine.Clicked) -> None:
         if self._told is not None:

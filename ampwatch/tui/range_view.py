@@ -13,7 +13,7 @@ from ampwatch.plot.range_picture import INKS, PLAIN, ZONES, RangeSpec, draw_rang
 from ampwatch.plot.spec import Picture
 
 
-class RangeView(Widget, can_focus=True):
+class RangeView(Widget):
     """Shows the latest spec that it was given, in whatever size it has."""
 
     ALLOW_SELECT = False

@@ -9,12 +9,26 @@ from typing import Any
 from ampwatch.controls import Controls, Request
 from ampwatch.job import ENDED
 from ampwatch.output import OutputBuffer
-from ampwatch.record import Notice, Record, RunEnd, RunInfo, ScalerInfo, StepRecord, TensorStats
+from ampwatch.record import (
+    Exponents,
+    Notice,
+    Record,
+    RunEnd,
+    RunInfo,
+    ScalerInfo,
+    StepRecord,
+    TensorStats,
+)
 from ampwatch.session import Session
 from ampwatch.tui.app import DashboardApp
 
 FLOAT16_MAX = 65504.0
 NAMES = ("2.bias", "2.weight", "0.bias", "0.weight")
+
+
+def bell(middle: int) -> Exponents:
+    """64 values around a power of two."""
+    return Exponents(middle - 3, (1, 6, 15, 20, 15, 6, 1))
 
 
 class FakeJob:
@@ -169,6 +183,8 @@ class FakeJob:
             zeros=tuple(3 * n for n in range(count)),
             nonfinite=tuple(7 if overflow and n < 2 else 0 for n in range(count)),
             size=(64,) * count,
+            exponents=tuple(bell(-24 - n) for n in range(count)),
+            scale=self.scale,
         )
 
     def finish(self, status: str = "finished", error: str | None = None) -> None:

@@ -121,7 +121,7 @@ def laid_out(rows: list[tuple[str, str]], columns: int) -> Content:
     return Content("\n").join(lines)
 
 
-class Range(Container):
+class Range(Container, can_focus=True):
     """The picture, its caption and the figures."""
 
     HELP = HELP
@@ -134,7 +134,7 @@ class Range(Container):
             id="range.format",
         ),
         Binding(
-            "escape", "whole", "Whole", show=False, tooltip="From one tensor back to the whole model",
+            "escape", "whole", "Whole", show=False, tooltip="From one tensor back to all",
             id="range.whole",
         ),
     ]  # fmt: skip

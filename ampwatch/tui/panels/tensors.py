@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.events import Click
+from textual.events import Blur, Click, Focus
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
@@ -31,7 +31,8 @@ from ampwatch.tui.rows import Rows
 HELP = """\
 The gradient of each parameter at the latest detail step, true magnitudes (without the scale).
 Trouble comes first: inf and NaN, what a finding names (✗ !), all 0, then those with most zeros.
-Press o for the next order, O to turn it round, or click the head of a column."""
+Press o for the next order, O to turn it round, or click the head of a column.
+enter (or a click) shows the chosen one on the Range tab."""
 FIGURE_WIDTH = 9
 GAP = 2
 NAME_WIDTH = 12
@@ -118,11 +119,29 @@ class Table(Rows):
     """The rows of the table; its keys choose the order."""
 
     FOLLOWS = False
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"tensors--bad", "tensors--dead", "tensors--named"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "tensors--bad",
+        "tensors--dead",
+        "tensors--named",
+        "tensors--chosen",
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "order(1)", "Order", tooltip="Sort by the next column", id="tensors.order"),
         Binding(
             "O", "order(0)", "Turn", show=False, tooltip="Reverse the order", id="tensors.reverse"
+        ),
+        Binding(
+            "enter",
+            "range",
+            "Range",
+            tooltip="Show the chosen one on the Range tab",
+            id="tensors.range",
+        ),
+        Binding(
+            "up", "move(-1)", "Up", show=False, tooltip="The parameter before", id="tensors.up"
+        ),
+        Binding(
+            "down", "move(1)", "Down", show=False, tooltip="The next parameter", id="tensors.down"
         ),
     ]
 
@@ -132,12 +151,26 @@ class Table(Rows):
 
         step: int
 
+    @dataclass
+    class Chosen(Message):
+        """One parameter is to be seen on the Range tab."""
+
+        name: str
+
     def __init__(self) -> None:
         super().__init__(id="tensors-table")
         self.shown: list[Row] = []
         self.longest = 0
+        self.place = 0
+        """Of the chosen row."""
 
     def show(self, rows: list[Row], longest: int) -> None:
+        """Show these; the chosen parameter stays chosen wherever it stands now."""
+        before = self.shown[self.place].name if self.place < len(self.shown) else None
+        moved = self.place >= len(rows) or rows[self.place].name != before
+        if moved and self.place:  # the first row stays the first: trouble comes there
+            names = (place for place, row in enumerate(rows) if row.name == before)
+            self.place = next(names, 0)
         self.shown, self.longest = rows, longest
         self.rows_changed()
 
@@ -149,7 +182,8 @@ class Table(Rows):
             return Text(end="")
         row = self.shown[index]
         cells = [column.cell(row) for column in COLUMNS]
-        sign = SIGNS[row.named] if row.named else " "
+        chosen = index == self.place and self.has_focus
+        sign = "▌" if chosen else SIGNS[row.named] if row.named else " "
         text = Text(line(cells, name_width(width, self.longest), sign), no_wrap=True, end="")
         if row.nonfinite:
             text.stylize(self.get_component_rich_style("tensors--bad", partial=True))
@@ -157,10 +191,44 @@ class Table(Rows):
             text.stylize(self.get_component_rich_style("tensors--named", partial=True))
         elif row.max == 0:
             text.stylize(self.get_component_rich_style("tensors--dead", partial=True))
+        if chosen:
+            text.pad_right(max(width - text.cell_len, 0))
+            text.stylize(self.get_component_rich_style("tensors--chosen", partial=True))
         return text
 
     def action_order(self, step: int) -> None:
         self.post_message(self.Ordered(step))
+
+    def action_range(self) -> None:
+        if self.place < len(self.shown):
+            self.post_message(self.Chosen(self.shown[self.place].name))
+
+    def action_move(self, step: int) -> None:
+        """To the row before or after; from one that was scrolled away, to one that is seen."""
+        top, height = self.scroll_offset.y, max(self.size.height, 1)
+        place = self.place + step
+        if not top <= self.place < top + height:
+            place = top
+        self._choose(min(max(place, 0), max(len(self.shown) - 1, 0)))
+
+    def on_click(self, event: Click) -> None:
+        index = event.y + self.scroll_offset.y
+        if index < len(self.shown):
+            self._choose(index)
+            self.action_range()
+
+    def on_focus(self, event: Focus) -> None:
+        self.refresh()
+
+    def on_blur(self, event: Blur) -> None:
+        self.refresh()
+
+    def _choose(self, place: int) -> None:
+        self.place = place
+        top, height = self.scroll_offset.y, max(self.size.height, 1)
+        top = min(max(top, place - height + 1), place)
+        self.scroll_to(y=top, animate=False, immediate=True)
+        self.refresh()
 
 
 class Head(Widget):
