@@ -13,6 +13,7 @@ finders.py     the scaler, optimizers and models of a script that knows nothing
 optimizers.py  which optimizers are watched
 parameters.py  the names of parameters, in backward order
 gradients.py   norms and non-finite counts of one optimizer's gradients
+exponents.py   how their magnitudes lie over the powers of two
 detail.py      per-parameter figures, as often as the budget allows
 steps.py       from gradients to one record a step
 draft.py       a record that waits for its numbers

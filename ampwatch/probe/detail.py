@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import torch
 from torch import Tensor
 
+from ampwatch.probe.exponents import ExponentCounts
 from ampwatch.probe.gradients import count_nonfinite
 
 FIRST_GAP_STEPS = 20
@@ -15,14 +17,18 @@ SEED = 20_260_101
 
 
 class Figures:
-    """Largest magnitude, zeros and non-finite values of some gradients, on their device.
+    """Largest magnitude, zeros, non-finite values and exponents of gradients, on their device.
 
-    Laid out as three scalars a gradient, so that one transfer brings them all.
+    Laid out as three scalars a gradient, so that one transfer brings them all; the exponents have
+    their own.
+
+    Args:
+        choice: where sampling of large gradients begins.
     """
 
-    __slots__ = ("scalars", "sizes")
+    __slots__ = ("exponents", "scalars", "sizes")
 
-    def __init__(self, gradients: list[Tensor]) -> None:
+    def __init__(self, gradients: list[Tensor], choice: random.Random) -> None:
         self.sizes = [gradient.numel() for gradient in gradients]
         self.scalars: list[Tensor] = []
         for gradient in gradients:
@@ -36,6 +42,10 @@ class Figures:
                 gradient.numel() - torch.count_nonzero(gradient),
                 count_nonfinite(gradient),
             ]
+        self.exponents: ExponentCounts | None = None
+        # Not every device and format can tell exponents: then the other figures have to do.
+        with contextlib.suppress(RuntimeError, TypeError, NotImplementedError):
+            self.exponents = ExponentCounts(gradients, choice)
 
 
 class Spacing:

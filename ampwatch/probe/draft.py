@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ampwatch.probe.exponents import divided
 from ampwatch.probe.gradients import total_norm
 from ampwatch.probe.parameters import Parameters
-from ampwatch.record import NO_METRICS, StepRecord, TensorStats
+from ampwatch.record import NO_METRICS, Exponents, StepRecord, TensorStats
 
 if TYPE_CHECKING:
     from ampwatch.probe.steps import OptimizerState
@@ -56,6 +58,7 @@ class Draft:
     __slots__ = (
         "_around",
         "_clips",
+        "_exponents",
         "_figures_scaled",
         "_index",
         "_label",
@@ -85,6 +88,7 @@ class Draft:
         self._index = state.reading.index
         self._values = state.values
         self._sizes = None if state.figures is None else state.figures.sizes
+        self._exponents = None if state.figures is None else state.figures.exponents
         self._figures_scaled = state.figures_scaled
         self._clips = state.clips
         self._around = around
@@ -152,7 +156,11 @@ class Draft:
             )
         )
         if figures and self._sizes is not None:
-            send(self._stats([each / divisor for each in norms], maxima, figures, self._sizes))
+            rows = [] if self._exponents is None else self._exponents.rows()
+            if self._figures_scaled:
+                rows = divided(rows, divisor)
+            stats = self._stats([each / divisor for each in norms], maxima, figures, self._sizes)
+            send(self._with_exponents(stats, rows, scale))
         return bool(skipped)
 
     def _times(self, norms: list[float], factor: float, ids: set[int]) -> list[float]:
@@ -201,6 +209,12 @@ class Draft:
             tuple(int(figures[3 * place + 2]) for place in order),
             tuple(sizes[place] for place in order),
         )
+
+    def _with_exponents(
+        self, stats: TensorStats, rows: list[Exponents], scale: float | None
+    ) -> TensorStats:
+        ordered = tuple(rows[place] for place in self._backward_order()) if rows else ()
+        return replace(stats, exponents=ordered, scale=scale)
 
 
 def healthy_record(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,7 @@ def count(values: Tensor) -> Exponents:
     """The counts of one-dimensional values on the CPU."""
     if values.dtype not in (torch.float32, torch.float64):
         values = values.float()  # exact; numpy has no bfloat16
-    array = values.numpy()
+    array = values.resolve_neg().numpy()
     mantissas, exponents = np.frexp(array)
     usual = np.isfinite(mantissas) & (mantissas != 0)
     if usual.all():
@@ -148,6 +149,14 @@ def packed_row(low: int, counts: Sequence[int], zeros: int, infinite: int, nan: 
     if not used:
         return Exponents(0, (), zeros, infinite, nan)
     return Exponents(low + used[0], tuple(counts[used[0] : used[-1] + 1]), zeros, infinite, nan)
+
+
+def divided(rows: Sequence[Exponents], scale: float) -> list[Exponents]:
+    """The same without a scale: exact, since the bins move and not the values."""
+    if scale == 1.0 or not 0 < scale < math.inf:
+        return list(rows)
+    doublings = math.log2(scale)
+    return [replace(row, first=row.first - doublings) if row.counts else row for row in rows]
 
 
 def _limits(values: Tensor) -> tuple[int, int]:

@@ -8,6 +8,7 @@ returned; the record goes out as soon as its numbers have come from the device.
 from __future__ import annotations
 
 import math
+import random
 import time
 import weakref
 from collections import deque
@@ -22,6 +23,7 @@ from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.detail import Figures, Spacing
 from ampwatch.probe.draft import Around, Clip, Draft, healthy_record
+from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.scaler import scale_in_force
@@ -102,6 +104,7 @@ class StepReader:
         self._send = send
         self.pending: deque[tuple[Transfer, Draft]] = deque()
         self._spacing = Spacing(share)
+        self._choice = random.Random(SEED)
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
@@ -175,7 +178,7 @@ class StepReader:
     def _detail(self, state: OptimizerState) -> None:
         begun = time.perf_counter()
         assert state.reading is not None
-        state.figures = Figures(state.reading.gradients)
+        state.figures = Figures(state.reading.gradients, self._choice)
         seconds = time.perf_counter() - begun
         self._detail_spent += seconds
         self._spacing.took(self.step, seconds, self.elapsed / max(self.step, 1))

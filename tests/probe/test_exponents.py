@@ -9,7 +9,9 @@ from collections import Counter
 import pytest
 import torch
 from torch import Tensor
+from training_loops import recording
 
+import ampwatch
 from ampwatch.probe.exponents import (
     LIMITS,
     MOST_VALUES,
@@ -21,7 +23,7 @@ from ampwatch.probe.exponents import (
     sample,
 )
 from ampwatch.probe.gradients import dense
-from ampwatch.record import Exponents
+from ampwatch.record import Exponents, TensorStats
 
 DTYPES = pytest.mark.parametrize("dtype", list(LIMITS), ids=str)
 
@@ -163,3 +165,56 @@ def test_on_a_gpu_the_counts_are_the_same_and_nothing_waits() -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert counts.rows() == [by_hand(each) for each in values]
+
+
+def hooked(scale: float, gain: float = 1.0) -> tuple[list[TensorStats], list[Tensor]]:
+    """Detail figures of a loop with a scaler, and the true gradients of their steps."""
+    torch.manual_seed(0)
+    net = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10**6)
+    inputs = torch.randn(16, 8)
+    true = torch.autograd.grad(net(inputs).pow(2).mean() * gain, list(net.parameters()))
+    with recording() as here, ampwatch.hook(net, optimizer, scaler):
+        for _ in range(4):
+            optimizer.zero_grad()
+            scaler.scale(net(inputs).pow(2).mean() * gain).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    return here.stats, list(true)
+
+
+def test_a_detail_step_records_true_exponents_and_the_scale() -> None:
+    stats, (weight, bias) = hooked(2.0**12)
+    assert stats
+    assert stats[0].scale == 2.0**12
+    assert dict(zip(stats[0].name, stats[0].exponents, strict=True)) == {
+        "weight": by_hand(weight),
+        "bias": by_hand(bias),
+    }
+
+
+def test_a_scale_that_is_no_power_of_two_moves_the_bins_and_not_the_values() -> None:
+    stats, (weight, bias) = hooked(1000.0)
+    rows = dict(zip(stats[0].name, stats[0].exponents, strict=True))
+    for name, true in (("weight", weight), ("bias", bias)):
+        scaled = by_hand(true * 1000.0)
+        assert rows[name].counts == scaled.counts
+        assert rows[name].first == pytest.approx(scaled.first - math.log2(1000.0))
+
+
+def test_an_overflow_has_its_exponents_too() -> None:
+    stats, _ = hooked(2.0**12, gain=math.inf)
+    assert all(row.infinite + row.nan == row.seen > 0 for row in stats[0].exponents)
+
+
+def test_where_exponents_cannot_be_told_the_other_figures_are_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise NotImplementedError("frexp on this device")
+
+    monkeypatch.setattr("ampwatch.probe.detail.ExponentCounts", refuse)
+    stats, _ = hooked(2.0**12)
+    assert stats[0].exponents == ()
+    assert len(stats[0].max) == 2
