@@ -68,4 +68,5 @@ class ExplanationScreen(ModalScreen[None]):
             yield Static(explanation(self.finding, self._rule))
 
     def action_dismiss(self, result: None = None) -> None:  # type: ignore[override]
-        self.dismiss(None)
+        if self.app.screen is self:  # two keys at once close it once
+            self.dismiss(None)

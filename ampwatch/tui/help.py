@@ -94,4 +94,5 @@ class HelpScreen(ModalScreen[None]):
         return Content("\n").join(lines)
 
     def action_dismiss(self, result: None = None) -> None:  # type: ignore[override]
-        self.dismiss(None)
+        if self.app.screen is self:  # two keys at once close it once
+            self.dismiss(None)

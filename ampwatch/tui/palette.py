@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from textual.app import App, SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.command import CommandPalette
 from textual.screen import Screen
@@ -18,11 +19,17 @@ NOT_IN_PALETTE = ("command_palette", "back")
 
 
 class Palette(CommandPalette):
-    """Textual's palette, which must not fail in a window that has no room for its list."""
+    """Textual's palette, which must not fail in a window that has no room for its list, nor when
+    it is closed twice at once."""
 
     def _action_command_list(self, action: str) -> None:
         with suppress(LookupError):
             super()._action_command_list(action)
+
+    def dismiss(self, result: object = None) -> AwaitComplete:
+        if self.app.screen is not self:
+            return AwaitComplete()
+        return super().dismiss(None)
 
 
 class WithPalette(App[None]):

@@ -353,3 +353,16 @@ async def test_named_tensors_come_before_the_rest_and_are_marked() -> None:
 
 def test_the_rules_of_a_session_are_those_that_explain() -> None:
     assert RULE_BY_ID["scale-collapse"] in RULES
+
+
+async def test_keys_that_come_at_once_close_an_explanation_once() -> None:
+    app = recording(*collapse())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await frame(app)
+        await pilot.press(EVENTS, "enter")
+        await pilot.pause()
+        for key in ("escape", "escape", "enter"):
+            app.simulate_key(key)
+        await pilot.pause()
+        assert app._exception is None
+        assert app.is_running
