@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 STOPPED_BY_SIGNAL = 128
 TRACEBACK_LINES = 30
+FAREWELL_FINDINGS = 3
 _TRACEBACK = "Traceback (most recent call last):"
 
 
@@ -93,10 +94,17 @@ def _wait_for_end(job: ScriptJob, session: Session) -> bool:
 
 def _farewell(job: ScriptJob, session: Session) -> None:
     """What stays on the terminal when the screen has gone."""
+    from ampwatch.rules.telling import troubles
+
     run = session.run
     if job.state == states.FAILED:
         for line in _traceback(job.output.tail(TRACEBACK_LINES * 3)):
             click.echo(line, err=True)
+    bad = troubles(session.findings)
+    for finding in bad[:FAREWELL_FINDINGS]:
+        _say(f"{finding.severity} {finding.rule}: {finding.message}")
+    if bad:
+        _say(f"ampwatch rules {bad[0].rule} explains it and says what to do")
     words = {states.FAILED: "failed", states.STOPPED: "stopped"}.get(job.state, "finished")
     steps = f"{run.steps:,} step" + "s" * (run.steps != 1)
     skipped = f", {run.skipped:,} skipped" if run.skipped else ""

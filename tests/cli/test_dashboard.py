@@ -85,6 +85,21 @@ def test_a_failed_script_leaves_its_traceback_and_exit_code(tmp_path: Path, pid_
         assert last == "ampwatch: train.py failed after 3 steps: ValueError: the shapes differ"
 
 
+def test_what_is_wrong_stays_on_the_terminal(tmp_path: Path, pid_file: Path) -> None:
+    script = write(
+        tmp_path,
+        "for step in range(40):\n"
+        "    here.put(StepRecord(step, here.time(), scale=1024.0 * 0.5**step, skipped=step > 3,\n"
+        "                        dtype='float16', scaler='dynamic', growth_tracker=0))\n",
+    )
+    with terminal("run", str(script), str(pid_file)) as shown:
+        shown.wait_for("FINISHED")
+        shown.press("q")
+        assert shown.end() == 0
+        assert "ampwatch: error scale-collapse: 36 steps in a row skipped" in shown.left_behind
+        assert "ampwatch rules scale-collapse explains it" in shown.left_behind
+
+
 def test_a_finished_script_is_no_failure(tmp_path: Path, pid_file: Path) -> None:
     script = write(tmp_path, "train(3)\n")
     with terminal("run", str(script), str(pid_file)) as shown:

@@ -349,10 +349,26 @@ async def test_named_tensors_come_before_the_rest_and_are_marked() -> None:
         await frame(app)
         assert [row.name for row in shown.shown][1] == "head.weight"
         assert "✗head.weight" in screen_text(app)
+        await pilot.press("down")  # the bar of the chosen one does not hide the sign
+        await pilot.pause()
+        assert "▌✗head.weight" in screen_text(app)
 
 
 def test_the_rules_of_a_session_are_those_that_explain() -> None:
     assert RULE_BY_ID["scale-collapse"] in RULES
+
+
+async def test_a_failure_stands_beside_what_explains_it() -> None:
+    job = FakeJob(per_poll=1)
+    job.hello()
+    job.train(5)
+    job.fail()
+    app = with_rules(dashboard(job), saying(found(message="unscale_() was called twice.")))
+    async with app.run_test(size=(160, 50)):
+        await frame(app)
+        text = screen_text(app)
+        failure = "The training failed: RuntimeError: shapes (64x32) and (64x1) do not fit"
+        assert f"{failure} · unscale_() was called twice." in text
 
 
 async def test_keys_that_come_at_once_close_an_explanation_once() -> None:

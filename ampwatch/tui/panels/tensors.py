@@ -21,7 +21,7 @@ from textual.widgets import Static
 
 from ampwatch.record import TensorStats
 from ampwatch.rules import Finding
-from ampwatch.rules.telling import TROUBLING
+from ampwatch.rules.telling import TROUBLING, troubles
 from ampwatch.tui.event_line import SIGNS
 from ampwatch.tui.figures import figure, percent
 from ampwatch.tui.foreign import plain, shorten
@@ -35,6 +35,8 @@ Press o for the next order, O to turn it round, or click the head of a column.
 enter (or a click) shows the chosen one on the Range tab."""
 FIGURE_WIDTH = 9
 GAP = 2
+LEAD = 2
+"""Cells before a name: the bar of the chosen one, and the sign of what a finding names."""
 NAME_WIDTH = 12
 """Fewest cells for a name."""
 NOTHING = "No tensor has been measured yet: detail steps are spaced out to keep the overhead low."
@@ -105,14 +107,14 @@ TROUBLE = len(COLUMNS) - 1
 
 def name_width(width: int, longest: int) -> int:
     """Cells for the names: as many as the longest wants, where the figures leave them."""
-    room = width - 2 - (len(COLUMNS) - 1) * (FIGURE_WIDTH + GAP)
+    room = width - LEAD - 1 - (len(COLUMNS) - 1) * (FIGURE_WIDTH + GAP)
     return max(min(longest, room), NAME_WIDTH)
 
 
-def line(cells: list[str], names: int, sign: str = " ") -> str:
+def line(cells: list[str], names: int, lead: str = " " * LEAD) -> str:
     """One line of the table: the name on the left, the figures on the right of their columns."""
     name = set_cell_size(shorten(cells[0], names), names)
-    return f"{sign}{name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
+    return f"{lead}{name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
 
 
 class Table(Rows):
@@ -183,8 +185,8 @@ class Table(Rows):
         row = self.shown[index]
         cells = [column.cell(row) for column in COLUMNS]
         chosen = index == self.place and self.has_focus
-        sign = "▌" if chosen else SIGNS[row.named] if row.named else " "
-        text = Text(line(cells, name_width(width, self.longest), sign), no_wrap=True, end="")
+        lead = ("▌" if chosen else " ") + (SIGNS[row.named] if row.named else " ")
+        text = Text(line(cells, name_width(width, self.longest), lead), no_wrap=True, end="")
         if row.nonfinite:
             text.stylize(self.get_component_rich_style("tensors--bad", partial=True))
         elif row.named:
@@ -261,11 +263,11 @@ class Head(Widget):
         return Content(line(heads, self.names))
 
     def on_click(self, event: Click) -> None:
-        width = self.names
-        if event.x <= width:
+        width = self.names + LEAD
+        if event.x < width:
             self.post_message(self.Chosen(0))
         else:
-            column = 1 + (event.x - width - 1) // (FIGURE_WIDTH + GAP)
+            column = 1 + (event.x - width) // (FIGURE_WIDTH + GAP)
             self.post_message(self.Chosen(min(column, len(COLUMNS) - 1)))
 
 
@@ -278,6 +280,7 @@ class Tensors(Vertical):
         super().__init__(id="tensors")
         self._stats: TensorStats | None = None
         self._named: dict[str, str] = {}
+        self._places: list[tuple[str, str | None, str | None]] = []
         self.caption = Static(NOTHING, id="tensors-caption", markup=False)
         self.head = Head()
         self.table = Table()
@@ -291,9 +294,10 @@ class Tensors(Vertical):
 
     def sync(self, stats: TensorStats | None, findings: Sequence[Finding] = ()) -> None:
         """Show the latest figures if they are not on screen yet; mark what findings name."""
-        named = named_tensors(stats.name, findings) if stats is not None else {}
-        if stats is not self._stats or named != self._named:
-            self._stats, self._named = stats, named
+        places = [(found.severity, found.tensor, found.module) for found in troubles(findings)]
+        if stats is not self._stats or places != self._places:
+            self._stats, self._places = stats, places
+            self._named = named_tensors(stats.name, findings) if stats is not None else {}
             self._fill()
 
     def order(self, by: int) -> None:
