@@ -108,6 +108,10 @@ class Session:
         """The run and its findings in one object."""
         return {**self.run.summary(), "findings": [found.as_json() for found in self.findings]}
 
+    def rule_of(self, finding: Finding) -> Rule | None:
+        """The rule that found it, with its explanation and remedy."""
+        return next((rule for rule in self.rules if rule.id == finding.rule), None)
+
     def _begins_anew(self, info: RunInfo) -> bool:
         """A log can hold several runs, one after the other; the last one is shown."""
         known = self.run.info

@@ -15,7 +15,7 @@ from ampwatch.controls import Controls
 from ampwatch.job import Job
 from ampwatch.session import Session
 from ampwatch.tui.explanation import ExplanationScreen
-from ampwatch.tui.help import HelpScreen
+from ampwatch.tui.help import HelpScreen, tab_keys
 from ampwatch.tui.keys import WALK, all_bindings
 from ampwatch.tui.knobs import TURN_BY_NAME, Knobs, why_not
 from ampwatch.tui.look import Look
@@ -24,13 +24,9 @@ from ampwatch.tui.pace import Pace, catch_up
 from ampwatch.tui.palette import WithPalette
 from ampwatch.tui.panels import loss
 from ampwatch.tui.panels.events_tab import EventsTab
-from ampwatch.tui.panels.findings import Findings
-from ampwatch.tui.panels.range import Range
-from ampwatch.tui.panels.tensors import Table
 from ampwatch.tui.picture import save_picture
 from ampwatch.tui.plot_view import PlotView
 from ampwatch.tui.quitting import POLL, Quitting, on_hangup
-from ampwatch.tui.rows import Rows
 from ampwatch.tui.tab_strip import TabStrip
 from ampwatch.tui.themes import DARK, THEMES
 
@@ -163,8 +159,7 @@ class DashboardApp(WithPalette):
         if message.finding is None:
             self._say("Nothing was recognised in this run so far: there is nothing to explain.")
         elif isinstance(self.screen, MainScreen):
-            rules = {rule.id: rule for rule in self.session.rules}
-            rule = rules.get(message.finding.rule)
+            rule = self.session.rule_of(message.finding)
             self.push_screen(ExplanationScreen(message.finding, rule))
 
     async def action_back(self) -> None:
@@ -196,9 +191,7 @@ class DashboardApp(WithPalette):
 
     def action_help(self) -> None:
         if isinstance(self.screen, MainScreen):
-            lists = [Range, Table, EventsTab, Findings, Rows]
-            own = [binding for widget in lists for binding in widget.BINDINGS]
-            self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *own]))
+            self.push_screen(HelpScreen([*self.BINDINGS, *WALK, *tab_keys()]))
 
     def action_leave(self) -> None:
         first = not self._quitting.asked

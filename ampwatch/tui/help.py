@@ -14,6 +14,9 @@ from textual.widgets import Static
 
 from ampwatch.tui.panels import PLOTS, events, output, tensors
 from ampwatch.tui.panels import range as range_panel
+from ampwatch.tui.panels.events_tab import EventsTab
+from ampwatch.tui.panels.findings import Findings
+from ampwatch.tui.rows import Rows
 
 GROUPS = {
     "training": "Change the training",
@@ -43,6 +46,12 @@ def grouped(bindings: Iterable[BindingType]) -> dict[str, list[Binding]]:
         if group in groups:
             groups[group].append(binding)
     return groups
+
+
+def tab_keys() -> list[BindingType]:
+    """The keys that the lists on the tabs have of their own."""
+    owners = (range_panel.Range, tensors.Table, EventsTab, Findings, Rows)
+    return [binding for owner in owners for binding in owner.BINDINGS]
 
 
 WIDTHS = [(0, "-normal"), (140, "-wide")]

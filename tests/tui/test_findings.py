@@ -14,7 +14,8 @@ from ampwatch.tui.main_screen import MainScreen
 from ampwatch.tui.news import NEWS_SECONDS, News
 from ampwatch.tui.panels.findings import Findings, finding_lines
 from ampwatch.tui.panels.named import named_tensors
-from ampwatch.tui.panels.tensors import Tensors, rows_of, trouble
+from ampwatch.tui.panels.tensor_rows import rows_of, trouble
+from ampwatch.tui.panels.tensors import Tensors
 from tests.tui.fakes import FakeJob, dashboard, recording
 from tests.tui.reading import frame, messages, screen_text, tab_key
 

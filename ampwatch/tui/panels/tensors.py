@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -21,11 +19,21 @@ from textual.widgets import Static
 
 from ampwatch.record import TensorStats
 from ampwatch.rules import Finding
-from ampwatch.rules.telling import TROUBLING, troubles
+from ampwatch.rules.telling import troubles
 from ampwatch.tui.event_line import SIGNS
-from ampwatch.tui.figures import figure, percent
-from ampwatch.tui.foreign import plain, shorten
+from ampwatch.tui.foreign import plain
 from ampwatch.tui.panels.named import named_tensors
+from ampwatch.tui.panels.tensor_rows import (
+    COLUMNS,
+    FIGURE_WIDTH,
+    GAP,
+    LEAD,
+    TROUBLE,
+    Row,
+    line,
+    name_width,
+    rows_of,
+)
 from ampwatch.tui.rows import Rows
 
 HELP = """\
@@ -33,88 +41,7 @@ The gradient of each parameter at the latest detail step, true magnitudes (witho
 Trouble comes first: inf and NaN, what a finding names (✗ !), all 0, then those with most zeros.
 Press o for the next order, O to turn it round, or click the head of a column.
 enter (or a click) shows the chosen one on the Range tab."""
-FIGURE_WIDTH = 9
-GAP = 2
-LEAD = 2
-"""Cells before a name: the bar of the chosen one, and the sign of what a finding names."""
-NAME_WIDTH = 12
-"""Fewest cells for a name."""
 NOTHING = "No tensor has been measured yet: detail steps are spaced out to keep the overhead low."
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One parameter's figures."""
-
-    place: int
-    """Its place in backward order: nearest the loss first."""
-    name: str
-    norm: float
-    max: float
-    zeros: float | None
-    """Share of its elements that are 0, or None where its size is not known."""
-    nonfinite: int
-    named: str = ""
-    """The severity of a finding about it: "error", "warning" or none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its head, its cell, and the order it gives."""
-
-    head: str
-    cell: Callable[[Row], str]
-    order: Callable[[Row], object]
-    falling: bool = True
-    """Whether the largest comes first when the order is chosen."""
-
-
-def rows_of(stats: TensorStats, named: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
-    sizes = stats.size or (0,) * len(stats.name)
-    figures = zip(
-        stats.name, stats.norm, stats.max, stats.zeros, stats.nonfinite, sizes, strict=True
-    )
-    return [
-        Row(place, name, norm, largest, zeros / size if size else None, bad, named.get(name, ""))
-        for place, (name, norm, largest, zeros, bad, size) in enumerate(figures)
-    ]
-
-
-def trouble(row: Row) -> tuple[float, ...]:
-    """How much there is to worry about: inf and NaN, findings, dead gradients, zeros."""
-    found = TROUBLING[::-1].index(row.named) + 1 if row.named in TROUBLING else 0
-    return (row.nonfinite, found, float(row.max == 0), row.zeros or 0.0)
-
-
-def _largest(value: float) -> float:
-    """NaN sorts above everything: it is what one looks for."""
-    return math.inf if value != value else value
-
-
-COLUMNS: tuple[Column, ...] = (
-    Column("parameter", lambda row: row.name, lambda row: row.place, False),
-    Column("norm", lambda row: figure(row.norm), lambda row: _largest(row.norm)),
-    Column("max", lambda row: figure(row.max), lambda row: _largest(row.max)),
-    Column(
-        "zeros",
-        lambda row: "–" if row.zeros is None else percent(row.zeros),
-        lambda row: -1.0 if row.zeros is None else row.zeros,
-    ),
-    Column("inf/NaN", lambda row: f"{row.nonfinite:,}" if row.nonfinite else "·", trouble),
-)
-TROUBLE = len(COLUMNS) - 1
-
-
-def name_width(width: int, longest: int) -> int:
-    """Cells for the names: as many as the longest wants, where the figures leave them."""
-    room = width - LEAD - 1 - (len(COLUMNS) - 1) * (FIGURE_WIDTH + GAP)
-    return max(min(longest, room), NAME_WIDTH)
-
-
-def line(cells: list[str], names: int, lead: str = " " * LEAD) -> str:
-    """One line of the table: the name on the left, the figures on the right of their columns."""
-    name = set_cell_size(shorten(cells[0], names), names)
-    return f"{lead}{name}" + "".join(f"{cell:>{FIGURE_WIDTH + GAP}}" for cell in cells[1:])
 
 
 class Table(Rows):
