@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from ampwatch.rules import skips
+from ampwatch.rules import forward, gradients, levels, order, policy, skips
 from ampwatch.rules.finding import SEVERITIES, Finding, Rule
 
-RULES: tuple[Rule, ...] = (*skips.RULES,)
+RULES: tuple[Rule, ...] = (
+    *order.RULES,
+    *policy.RULES,
+    *skips.RULES,
+    *levels.RULES,
+    *forward.RULES,
+    *gradients.RULES,
+)
 RULE_BY_ID = {rule.id: rule for rule in RULES}
 
 __all__ = ["RULES", "RULE_BY_ID", "SEVERITIES", "Finding", "Rule"]

@@ -12,12 +12,16 @@ from ampwatch.plot.spec import Mark
 from ampwatch.record import Record, RunEnd, RunInfo, StepRecord, TensorStats
 from ampwatch.run.bursts import BurstLedger
 from ampwatch.run.events import EventLog
+from ampwatch.run.fact_log import FactLog
+from ampwatch.run.gradient_levels import GradientLevels
 from ampwatch.run.marks import Marks
 from ampwatch.run.narrator import Narrator, knob_changes
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
+from ampwatch.run.scale_levels import ScaleLevels
 from ampwatch.run.series import Optimizer, SeriesSet
 from ampwatch.run.spans import Span, note
 from ampwatch.run.timing import Timing
+from ampwatch.run.trends import Trends
 from ampwatch.words import scale_words
 
 _knobs = itemgetter(*map(StepRecord._fields.index, ("dtype", "scaler", "target_gain", "loss_gain")))
@@ -47,8 +51,12 @@ class Run:
         self.disordered = 0
         """Records that came after later ones and were left out."""
         self.origins: Counter[str] = Counter()
-        self.facts: dict[str, Span] = {}
+        self.facts = FactLog()
         """Where each fact of the hook was seen."""
+        self.levels = ScaleLevels()
+        self.gradients = GradientLevels()
+        self.trends: dict[str | None, Trends] = {}
+        """What the numbers of each optimizer do."""
         self.modes: dict[tuple[str | None, str | None], Span] = {}
         """Where which dtype and scaler ("dynamic", "static", "off", None) were in force."""
         self.events = EventLog()
@@ -68,6 +76,7 @@ class Run:
         elif isinstance(record, TensorStats):
             self.tensors = record
             self._narrator.tensors = len(record.name)
+            self.gradients.see(record, None if self.last is None else self.last.dtype)
         elif isinstance(record, RunInfo):
             self.info = record
             if record.tensors:
@@ -191,8 +200,13 @@ class Run:
         self._timing.see(record)
         note(self.modes, (record.dtype, record.scaler), step)
         for fact in record.facts:
-            note(self.facts, fact, step)
+            self.facts.note(fact, step)
         self._narrator.optimizers = len(self._series.optimizers)
+        trends = self.trends.get(known.name)
+        if trends is None:
+            trends = self.trends[known.name] = Trends()
+        trends.see(before, record)
+        self.levels.see(record)
         self.last = known.last = record
         if record.skipped:
             self._skipped(known, record, before)
@@ -231,10 +245,13 @@ class Run:
                 record.step, name if name in ("dtype", "scaler") else "knob", text
             )
             self._marks.knob(record.step, text)
+        for trends in self.trends.values():
+            trends.reset()
         if _harder(before, record):
             self.bursts.expect_settling(record.step)
 
     def _scale_changed(self, step: int, change: ScaleChange) -> None:
+        self.levels.changed(step, change)
         burst = self.bursts.scale_changed(step, change)
         if burst is not None:
             self._narrator.skipped(burst)

@@ -54,7 +54,9 @@ def test_a_skip_right_after_growth_is_a_probe() -> None:
     # 40 clean steps lead to 2^13, 40 more to 2^14, which is too much; then 41 to a skip.
     assert loop.skips == [80, 121, 162, 203, 244, 285]
     findings = found(loop.records)
-    assert list(findings) == ["growth-probe-skip"]
+    # 6 steps of 260 are more than one in 50: that is said too.
+    assert set(findings) == {"growth-probe-skip", "growth-interval-too-short"}
+    assert findings["growth-interval-too-short"].count == 6
     probe = findings["growth-probe-skip"]
     assert (probe.severity, probe.first_step, probe.last_step, probe.count) == ("info", 80, 285, 6)
     assert probe.evidence["steps"] == loop.skips
@@ -65,8 +67,14 @@ def test_every_growth_interval_has_its_rhythm(interval: int) -> None:
     loop = ScalerLoop(8192.0, growth_interval=interval).train([FITS_2_13] * 120)
     assert loop.skips[0] == interval
     findings = found(loop.records)
-    assert list(findings) == ["growth-probe-skip"]
+    assert set(findings) == {"growth-probe-skip", "growth-interval-too-short"}
     assert findings["growth-probe-skip"].count == len(loop.skips)
+
+
+def test_a_probe_in_sixty_steps_is_not_too_many() -> None:
+    loop = ScalerLoop(8192.0, growth_interval=60).train([FITS_2_13] * 400)
+    assert len(loop.skips) == 6
+    assert list(found(loop.records)) == ["growth-probe-skip"]
 
 
 def test_one_large_batch_is_a_lone_overflow() -> None:

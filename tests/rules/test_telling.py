@@ -74,9 +74,10 @@ def test_a_failure_without_a_finding_is_told_with_its_error() -> None:
 def test_inf_that_was_taken_is_not_called_healthy() -> None:
     fields = {"scaler": "off", "loss": math.nan}
     records = [INFO, step(0, 1.0), *(step(n, 1.0, **fields) for n in range(1, 4))]
-    healthy_, words = judged(records)
-    assert not healthy_
-    assert "3 steps with inf or NaN were taken" in words
+    session = Session(Recorded(records), rules=())
+    session.pump()
+    assert not is_healthy(session.run, [])
+    assert "3 steps with inf or NaN were taken" in verdict(session.run, [])
 
 
 def test_skips_that_no_rule_explains_are_not_called_healthy() -> None:

@@ -1,0 +1,348 @@
+"""Rules about calls in the wrong place: each rests on a fact, or on torch's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ampwatch.rules.finding import Finding, Rule
+from ampwatch.run import Run
+from ampwatch.run.fact_log import Seen
+from ampwatch.words import count_words, number_words
+
+ORDER_ERRORS = {
+    "step() has already been called since the last update()": (
+        "scaler.step() was called a second time without scaler.update() between: "
+        "update() is missing at the end of the step before"
+    ),
+    "unscale_() has already been called on this optimizer since the last update()": (
+        "scaler.unscale_() was called a second time without scaler.update() between: call it once "
+        "a step, and update() on every way out of the step, also where the step is left out"
+    ),
+    "unscale_() is being called after step()": (
+        "scaler.unscale_() was called after scaler.step(): step() unscales by itself, so "
+        "unscale_() and clipping belong before it"
+    ),
+    "No inf checks were recorded prior to update": (
+        "scaler.update() was called although no step or unscale_ came before it: it is called "
+        "twice, or its step() is missing"
+    ),
+    "Attempted update but _scale is None": (
+        "scaler.update() was called before any scaler.scale(loss): nothing was scaled yet"
+    ),
+    "Attempted unscale_ but _scale is None": (
+        "scaler.unscale_() was called before any scaler.scale(loss): after a restart as well, the "
+        "scale exists only from the first scale() on"
+    ),
+    "Closure use is not currently supported if GradScaler is enabled": (
+        "scaler.step() was given a closure: gradients made inside it would be neither unscaled "
+        "nor checked"
+    ),
+}
+"""What torch.amp.GradScaler says (torch/amp/grad_scaler.py), and which call is missing."""
+
+
+def _fact(run: Run, name: str) -> Seen | None:
+    return run.facts.get(name)
+
+
+def _last_step(run: Run) -> int | None:
+    return run.last.step if run.last is not None else None
+
+
+def _unscaled(run: Run) -> Iterator[Finding]:
+    seen = _fact(run, "unscaled-backward")
+    if seen is None:
+        return
+    scale = None if run.last is None else run.last.scale
+    message = f"in {count_words(seen.count, 'step')} backward() ran on a loss that had not been "
+    message += "through scaler.scale(), and the scaler then divided its gradients by the scale"
+    if scale:
+        message += f" ({number_words(scale)})"
+    yield Finding(
+        "unscaled-backward",
+        "error",
+        message,
+        seen.first,
+        seen.last,
+        seen.count,
+        evidence={"scale": scale},
+    )
+
+
+def _clip(run: Run) -> Iterator[Finding]:
+    seen = _fact(run, "clip-while-scaled")
+    if seen is None:
+        return
+    last = run.last
+    scale = None if last is None else last.scale
+    norm, clipped = (None, None) if last is None else (last.grad_norm, last.clipped_norm)
+    message = f"in {count_words(seen.count, 'step')} gradients were clipped while they were still "
+    message += "multiplied by the scale"
+    if clipped is not None and norm is not None and clipped < norm:
+        message += f": the last step used a norm of {number_words(clipped)} in place of "
+        message += number_words(norm)
+    yield Finding(
+        "clip-before-unscale",
+        "error",
+        message,
+        seen.first,
+        seen.last,
+        seen.count,
+        evidence={"scale": scale, "grad_norm": norm, "clipped_norm": clipped},
+    )
+
+
+def _in_autocast(fact: str, what: str, rule: str, run: Run) -> Iterator[Finding]:
+    seen = _fact(run, fact)
+    if seen is None:
+        return
+    yield Finding(
+        rule,
+        "warning",
+        f"{what} inside the autocast block in {count_words(seen.count, 'step')}",
+        seen.first,
+        seen.last,
+        seen.count,
+        evidence={"steps": seen.count},
+    )
+
+
+def _backward_in_autocast(run: Run) -> Iterator[Finding]:
+    return _in_autocast("backward-in-autocast", "backward ran", "backward-in-autocast", run)
+
+
+def _step_in_autocast(run: Run) -> Iterator[Finding]:
+    return _in_autocast("step-in-autocast", "the optimizer stepped", "step-in-autocast", run)
+
+
+def _call_order(run: Run) -> Iterator[Finding]:
+    messages: list[str] = []
+    steps: list[int] = []
+    count = 0
+    evidence: dict[str, object] = {}
+    for name, words in (
+        ("backward-after-unscale", "a backward pass ran between unscale_() and step(): its scaled "
+         "gradients were added to unscaled ones and are not unscaled any more"),
+        ("backward-in-step", "a backward pass ran inside scaler.step() (a closure): its gradients "
+         "are neither unscaled nor checked"),
+        ("scale-changed", "update() changed the scale between a backward pass and the step that "
+         "used its gradients"),
+        ("order-refused", "torch refused a call"),
+    ):  # fmt: skip
+        seen = _fact(run, name)
+        if seen is None:
+            continue
+        text = words
+        factor, error = seen.value("factor"), seen.value("error")
+        if factor is not None:
+            evidence["factor"] = factor
+            text += f": they were {factor} times too large"
+        if error is not None:
+            text += f": {_order_words(error) or error}"
+        messages.append(f"{text} ({count_words(seen.count, 'step')})")
+        steps += [seen.first, seen.last]
+        count += seen.count
+    error = None if run.end is None else run.end.error
+    words_of_torch = None if error is None else _order_words(error)
+    if error is not None and words_of_torch is not None:
+        messages.append(f"{words_of_torch}. torch says: {error}")
+        steps.append(run.steps)
+        count += 1
+        evidence["error"] = error
+    if messages:
+        yield Finding(
+            "scaler-call-order",
+            "error",
+            "; ".join(messages),
+            min(steps),
+            max(steps),
+            count,
+            evidence=evidence,
+        )
+
+
+def _order_words(error: str) -> str | None:
+    return next((words for text, words in ORDER_ERRORS.items() if text in error), None)
+
+
+def _outside(run: Run) -> Iterator[Finding]:
+    seen = _fact(run, "step-outside-scaler")
+    if seen is None:
+        return
+    scale = None if run.last is None else run.last.scale
+    yield Finding(
+        "step-outside-scaler",
+        "error",
+        f"in {count_words(seen.count, 'step')} optimizer.step() was called directly although the "
+        "loss had been through the scaler: nothing was unscaled"
+        + (f" (factor {number_words(scale)})" if scale else "")
+        + " and nothing was checked for inf and NaN",
+        seen.first,
+        seen.last,
+        seen.count,
+        evidence={"scale": scale},
+    )
+
+
+def _fp16_parameters(run: Run) -> Iterator[Finding]:
+    seen = _fact(run, "fp16-gradients")
+    error = None if run.end is None else run.end.error
+    said = error is not None and "unscale FP16 gradients" in error
+    if seen is None and not said:
+        return
+    message = "the trained parameters are float16 themselves, and a GradScaler refuses their "
+    message += "gradients: what scaling saves would be lost again when they are unscaled"
+    if said:
+        message += f". torch says: {error}"
+    first = seen.first if seen is not None else _last_step(run)
+    yield Finding(
+        "fp16-parameters",
+        "error",
+        message,
+        first,
+        seen.last if seen is not None else first,
+        seen.count if seen is not None else 1,
+        seen.value("tensor") if seen is not None else None,
+        evidence={"error": error} if said else {},
+    )
+
+
+RULES = (
+    Rule(
+        "unscaled-backward",
+        "error",
+        "The scaler is on, and backward ran on a loss that was not scaled.",
+        "scaler.step() divides every gradient by the scale. Gradients of a loss that was never "
+        "multiplied by it become tens of thousands of times too small, and in float16 they may "
+        "have been flushed to zero before. Nothing raises; the model just hardly learns, or one "
+        "of several losses has no effect. Recognised by the ledger: a backward pass from a tensor "
+        "that did not come out of scaler.scale(), followed by scaler.step() on what it reached.",
+        "Call scaler.scale(loss).backward() for every loss whose gradients the scaler steps.",
+        _unscaled,
+        before="scaler.scale(loss)\nloss.backward()\nscaler.step(optimizer)",
+        after="scaler.scale(loss).backward()\nscaler.step(optimizer)",
+    ),
+    Rule(
+        "clip-before-unscale",
+        "error",
+        "Gradients were clipped or otherwise changed while scaled.",
+        "A limit of 1.0 applied to gradients that are 65536 times too large leaves a step that is "
+        "65536 times too small: the scaler divides by the scale afterwards. Recognised by the "
+        "ledger: clipping came after a scaled backward pass and before unscale_ (torch's AMP "
+        "examples, 'Working with unscaled gradients').",
+        "Call scaler.unscale_(optimizer) before clipping; step() then does not unscale again.",
+        _clip,
+        before=(
+            "scaler.scale(loss).backward()\n"
+            "clip_grad_norm_(model.parameters(), 1.0)\n"
+            "scaler.step(optimizer)"
+        ),
+        after=(
+            "scaler.scale(loss).backward()\n"
+            "scaler.unscale_(optimizer)\n"
+            "clip_grad_norm_(model.parameters(), 1.0)\n"
+            "scaler.step(optimizer)"
+        ),
+    ),
+    Rule(
+        "backward-in-autocast",
+        "warning",
+        "Backward ran inside autocast.",
+        "Backward runs each operation in the dtype its forward used, by itself. Inside the block "
+        "autocast may lower operations of backward a second time, differently (torch's autocast "
+        "documentation: 'Backward passes under autocast are not recommended').",
+        "Let the autocast block end after the loss; call backward outside it.",
+        _backward_in_autocast,
+        before=(
+            'with torch.autocast("cuda", torch.float16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "    scaler.scale(loss).backward()"
+        ),
+        after=(
+            'with torch.autocast("cuda", torch.float16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "scaler.scale(loss).backward()"
+        ),
+    ),
+    Rule(
+        "step-in-autocast",
+        "warning",
+        "The optimizer stepped inside autocast.",
+        "Autocast is for the forward pass and the loss. Inside the block an optimizer's own "
+        "operations may run in half precision, and small updates are lost.",
+        "Move scaler.step(optimizer), or optimizer.step(), out of the autocast block.",
+        _step_in_autocast,
+        before=(
+            'with torch.autocast("cuda", torch.float16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "    scaler.scale(loss).backward()\n"
+            "    scaler.step(optimizer)"
+        ),
+        after=(
+            'with torch.autocast("cuda", torch.float16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "scaler.scale(loss).backward()\n"
+            "scaler.step(optimizer)"
+        ),
+    ),
+    Rule(
+        "scaler-call-order",
+        "error",
+        "Update missing or doubled, step or unscale_ twice, two optimizers with an update between "
+        "them.",
+        "Each step is scale, backward, unscale_ (if gradients are touched), step, and one update "
+        "at its end, after the steps of all optimizers. Gradients that were made with one scale "
+        "and unscaled with another are wrong by the ratio of the two; gradients added after "
+        "unscale_ are wrong by the scale. Recognised by a ledger of these calls, each with the "
+        "scale in force, and by torch's own errors.",
+        "Call scaler.update() exactly once a step, after the last scaler.step().",
+        _call_order,
+        before=(
+            "scaler.scale(loss_a).backward()\n"
+            "scaler.scale(loss_b).backward()\n"
+            "scaler.step(optimizer_a)\n"
+            "scaler.update()\n"
+            "scaler.step(optimizer_b)\n"
+            "scaler.update()"
+        ),
+        after=(
+            "scaler.scale(loss_a).backward()\n"
+            "scaler.scale(loss_b).backward()\n"
+            "scaler.step(optimizer_a)\n"
+            "scaler.step(optimizer_b)\n"
+            "scaler.update()"
+        ),
+    ),
+    Rule(
+        "step-outside-scaler",
+        "error",
+        "The loss was scaled, the optimizer stepped without the scaler: scaled gradients were "
+        "applied.",
+        "optimizer.step() neither divides by the scale nor looks for inf and NaN. SGD then takes "
+        "steps that are too large by the scale; Adam hides the factor, looks perfect, and is lost "
+        "at the first overflow. A second, direct step after scaler.step() does the same to skipped "
+        "steps. Recognised by the ledger: a step that did not come from scaler.step(), on "
+        "gradients of a scaled loss.",
+        "Call scaler.step(optimizer) in place of optimizer.step(), once a step.",
+        _outside,
+        before="scaler.scale(loss).backward()\noptimizer.step()\nscaler.update()",
+        after="scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
+    ),
+    Rule(
+        "fp16-parameters",
+        "error",
+        "Trained parameters or their gradients are float16 under a scaler.",
+        "Loss scaling needs gradients in float32 to divide the scale out without loss, and weights "
+        "in float32 so that small updates are not rounded away. torch refuses: "
+        "'Attempting to unscale FP16 gradients'.",
+        "Keep the model in float32 and let autocast lower what can be lowered: no .half().",
+        _fp16_parameters,
+        before="model = Net().half()\nscaler = torch.amp.GradScaler()",
+        after=(
+            "model = Net()\n"
+            "scaler = torch.amp.GradScaler()\n"
+            'with torch.autocast("cuda", torch.float16):\n'
+            "    loss = loss_fn(model(x), y)"
+        ),
+    ),
+)

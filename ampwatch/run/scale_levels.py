@@ -1,0 +1,76 @@
+"""At which scales steps were taken, and whether the scale adapts at all."""
+
+from __future__ import annotations
+
+from ampwatch.record import StepRecord
+from ampwatch.run.scale_changes import ScaleChange
+from ampwatch.run.spans import Span
+from ampwatch.run.trends import extend
+
+STILL_STEPS = 20
+"""A growth tracker that has not moved over so many taken steps: this scale does not adapt."""
+
+
+class ScaleLevels:
+    """Follows the scale where steps are taken."""
+
+    __slots__ = (
+        "_forward", "_last", "below_one", "grown_step", "grown_to", "held_skips", "held_steps",
+        "highest", "lowest_taken", "still", "zero",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.below_one: Span | None = None
+        """Steps taken at a scale below 1, other than after losses that were inf or NaN."""
+        self.lowest_taken: float | None = None
+        self.highest: float | None = None
+        self.grown_to: float | None = None
+        """The scale of the latest growth, as long as nothing has overflowed since."""
+        self.grown_step = 0
+        self.still = 0
+        """Taken steps in a row over which the growth tracker stood still."""
+        self.held_skips: Span | None = None
+        """Steps skipped at a scale that did not react."""
+        self.held_steps = 0
+        self.zero: Span | None = None
+        self._last: StepRecord | None = None
+        self._forward = False
+        """Whether the latest skip came with a loss that was inf or NaN: then it was that which
+        brought the scale down, and not the range of gradients."""
+
+    def changed(self, step: int, change: ScaleChange) -> None:
+        if change.kind == "grew":
+            self.grown_to, self.grown_step = change.after, step
+        elif change.kind != "held":
+            self.grown_to = None
+
+    def see(self, record: StepRecord) -> None:
+        """One more step."""
+        scale = record.scale
+        last, self._last = self._last, record
+        if scale is None or record.scaler == "off":
+            return
+        if self.highest is None or scale > self.highest:
+            self.highest = scale
+        if scale == 0:
+            self.zero = extend(self.zero, record.step)
+        same = last is not None and last.scale == scale
+        if same:
+            self.held_steps += 1
+            if last is not None and last.skipped and last.step < record.step:
+                self.held_skips = extend(self.held_skips, last.step)
+        if record.skipped:
+            self._forward = record.loss is not None and record.loss - record.loss != 0
+            return
+        if same and last is not None and last.step < record.step:
+            stood = last.growth_tracker is not None and last.growth_tracker == record.growth_tracker
+            self.still = self.still + 1 if stood or record.scaler == "static" else 0
+        if 0 < scale < 1 and not self._forward:
+            self.below_one = extend(self.below_one, record.step)
+            if self.lowest_taken is None or scale < self.lowest_taken:
+                self.lowest_taken = scale
+
+    @property
+    def static(self) -> bool:
+        """Whether the scale does not adapt."""
+        return self.still >= STILL_STEPS or self.held_skips is not None
