@@ -99,6 +99,8 @@ async def clipping(stage: Stage) -> None:
     """The transformer: warm-up, gradient norms before and after the clip."""
     await stage.until(120)
     await stage.picture("chargpt")
+    await stage.press("2")
+    await stage.picture("range")
 
 
 async def digits(stage: Stage) -> None:

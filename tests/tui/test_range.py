@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ampwatch.formats import FLOAT16
@@ -56,11 +58,16 @@ def test_the_figures_are_those_of_the_fit() -> None:
 
 
 def test_headroom_and_scales_in_words() -> None:
-    assert headroom_words(Fit(0, 0, 0, 0, -1.5, 3, 2)) == "\u22121.5 doublings"
-    assert headroom_words(Fit(0, 0, 0, 0, None, 3, None)) == "–"
-    assert scales_words(Fit(0, 0, 0, 0, 1.0, 3, 2)) == "none"
-    assert scales_words(Fit(0, 0, 0, 0, 1.0, -3, -3)) == "2^\u22123"
-    assert scales_words(Fit(0, 0, 0, 0, None, 3, None)) == "–"
+    spread = spread_of(STATS)
+    assert spread is not None
+    assert headroom_words(spread, Fit(0, 0, 0, 0, -1.5, 3, 2)) == "\u22121.5 doublings"
+    assert headroom_words(spread, Fit(0, 0, 0, 0, None, None, None)) == "–"
+    assert scales_words(spread, Fit(0, 0, 0, 0, 1.0, 3, 2)) == "none"
+    assert scales_words(spread, Fit(0, 0, 0, 0, 1.0, -3, -3)) == "2^\u22123"
+    assert scales_words(spread, Fit(0, 0, 0, 0, None, None, None)) == "–"
+    overflowed = replace(spread, nonfinite=3)
+    assert headroom_words(overflowed, Fit(0, 0, 0, 0, None, 3, None)) == "none: inf or NaN"
+    assert scales_words(overflowed, Fit(0, 0, 0, 0, None, 3, None)) == "unknown"
 
 
 def test_a_sample_is_said_to_be_one() -> None:

@@ -30,6 +30,7 @@ NOTHING = (
 )
 NOT_RECORDED = "This run was recorded without the exponents of its gradients."
 GONE = "The latest detail step has no gradient of this parameter. Press esc for the whole model."
+UPPER_BOUNDS = "Activation gradients can be larger than these."
 BESIDE = 112
 """Columns from which the numbers stand beside the picture."""
 COLUMN = 38
@@ -60,10 +61,7 @@ def moved(stats: TensorStats, scale: float | None) -> str:
     then = stats.scale
     if then == scale or None in (then, scale):
         return ""
-    return (
-        f"Measured at scale {power_of_two(then)}; "
-        f"the lower band has moved to the scale now, {power_of_two(scale)}."
-    )
+    return f"Measured at scale {power_of_two(then)}, drawn at the scale now, {power_of_two(scale)}."
 
 
 def looked_at(spread: Spread) -> str:
@@ -83,8 +81,8 @@ def numbers(spread: Spread, told: Fit, form: Format) -> list[tuple[str, str]]:
         ("becomes 0 without scaling", percent(told.flushed_unscaled)),
         ("subnormal now (bits lost)", percent(told.subnormal)),
         (f"beyond {form.largest:.6g} now", percent(told.overflowing)),
-        ("headroom, at most", headroom_words(told)),
-        ("scales that lose nothing", scales_words(told)),
+        ("headroom, at most", headroom_words(spread, told)),
+        ("scales that lose nothing", scales_words(spread, told)),
     ]
     whole = spread.zeros + spread.usual + spread.nonfinite
     rows.append(("0 already", percent(spread.zeros / whole) if whole else "–"))
@@ -92,13 +90,17 @@ def numbers(spread: Spread, told: Fit, form: Format) -> list[tuple[str, str]]:
     return rows
 
 
-def headroom_words(told: Fit) -> str:
+def headroom_words(spread: Spread, told: Fit) -> str:
+    if spread.nonfinite:
+        return "none: inf or NaN"
     if told.headroom is None:
         return "–"
     return f"{told.headroom:.1f} doublings".replace("-", MINUS)
 
 
-def scales_words(told: Fit) -> str:
+def scales_words(spread: Spread, told: Fit) -> str:
+    if spread.nonfinite:
+        return "unknown"
     if told.lowest is None or told.highest is None:
         return "–"
     if not told.lossless:
@@ -183,7 +185,7 @@ class Range(Container, can_focus=True):
         self.view.show(range_spec(spread, self.form, scale))
         rows = numbers(spread, told, self.form)
         self._numbers.update(laid_out(rows, 1 if width >= BESIDE or width < 2 * COLUMN else 2))
-        notes = [looked_at(spread), moved(stats, scale)]
+        notes = [looked_at(spread), moved(stats, scale), UPPER_BOUNDS]
         self._notes.update(Content(" ".join(filter(None, notes))))
 
     def choose(self, tensor: str | None) -> None:
