@@ -10,6 +10,7 @@ from textual.app import App, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.command import CommandPalette
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.theme import ThemeProvider
 
@@ -25,6 +26,14 @@ class Palette(CommandPalette):
     def _action_command_list(self, action: str) -> None:
         with suppress(LookupError):
             super()._action_command_list(action)
+
+    def _watch__list_visible(self) -> None:
+        with suppress(NoMatches):  # a search that ends after the palette was closed
+            super()._watch__list_visible()
+
+    async def _watch__show_busy(self) -> None:
+        with suppress(NoMatches):
+            await super()._watch__show_busy()
 
     def dismiss(self, result: object = None) -> AwaitComplete:
         if self.app.screen is not self:
