@@ -28,6 +28,5 @@ async def test_a_search_that_ends_after_it_was_closed_does_no_harm() -> None:
         palette.dismiss()
         await pilot.pause()
         palette._list_visible = not palette._list_visible
-        palette._show_busy = not palette._show_busy
         await pilot.pause()
         assert app._exception is None
