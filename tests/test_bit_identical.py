@@ -1,0 +1,57 @@
+"""Watching changes no bit of a training: plainly, without a screen and under the dashboard."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ampwatch.controls import Controls
+from ampwatch.job import ENDED
+from ampwatch.launch import ScriptJob
+from ampwatch.runner.settings import Settings
+from ampwatch.session import Session
+from ampwatch.tui.app import DashboardApp
+
+DRIVER = str(Path(__file__).with_name("weights_of_demo.py"))
+STEPS = "200"
+PATIENCE_SECONDS = 240
+
+
+def plain(demo: str, result: Path) -> None:
+    command = [sys.executable, DRIVER, demo, STEPS, str(result), "plain"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def headless(demo: str, result: Path) -> None:
+    command = [sys.executable, "-m", "ampwatch", "run", "--headless", "--log", f"{result}.jsonl"]
+    subprocess.run([*command, DRIVER, demo, STEPS, str(result)], check=True, capture_output=True)
+
+
+async def dashboard(demo: str, result: Path) -> None:
+    job = ScriptJob(DRIVER, [demo, STEPS, str(result)], Settings(name=demo))
+    controls = Controls(job.send)
+    app = DashboardApp(Session(job, controls), controls, job, name=demo)
+    job.start()
+    async with app.run_test(size=(120, 40)) as pilot:
+        for _ in range(PATIENCE_SECONDS * 10):
+            if job.state in ENDED:
+                break
+            await pilot.pause(0.1)
+        assert app.session.run.steps == int(STEPS)
+    assert job.state == "finished", job.error
+    job.close()
+
+
+@pytest.mark.parametrize("demo", ["linear", "underflow", "gan", "digits", "chargpt"])
+async def test_a_demo_ends_with_the_same_weights_however_it_is_watched(
+    demo: str, tmp_path: Path
+) -> None:
+    unwatched, without_screen, under_dashboard = (tmp_path / name for name in "abc")
+    plain(demo, unwatched)
+    headless(demo, without_screen)
+    await dashboard(demo, under_dashboard)
+    assert without_screen.read_text() == unwatched.read_text()
+    assert under_dashboard.read_text() == unwatched.read_text()
