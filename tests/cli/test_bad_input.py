@@ -63,10 +63,10 @@ CASES = [
     ("run --log notes.txt train.py", "is no log of ampwatch"),
     ("run --log train.py train.py", "is no log of ampwatch"),
     ("run --fail-on scale-collapse train.py", "--fail-on goes with --headless"),
-    ("run --headless --fail-on scale-colapse train.py", "did you mean 'scale-collapse'?"),
+    ("run --headless --fail-on scale-colapse train.py", "did you mean 'scale-collapse'"),
     ("demo --headless --fail-on nonsense", "there is no rule 'nonsense'; see ampwatch rules"),
     ("demo --headless --fail-on ,", "it names no rule"),
-    ("rules scale_colapse", "there is no rule 'scale_colapse'; did you mean 'scale-collapse'?"),
+    ("rules scale_colapse", "there is no rule 'scale_colapse'; did you mean 'scale-collapse'"),
     ("rules zzz", "there is no rule 'zzz'; see ampwatch rules"),
     ("diagnose run.jsonl --fail-on zzz", "there is no rule 'zzz'"),
     *(
