@@ -97,10 +97,12 @@ async def small(stage: Stage) -> None:
 
 async def clipping(stage: Stage) -> None:
     """The transformer: warm-up, gradient norms before and after the clip."""
-    await stage.until(120)
-    await stage.picture("chargpt")
+    await stage.until(50)
     await stage.press("2")
     await stage.picture("range")
+    await stage.press("1")
+    await stage.until(120)
+    await stage.picture("chargpt")
 
 
 async def digits(stage: Stage) -> None:

@@ -40,6 +40,9 @@ class Run:
         self.end: RunEnd | None = None
         self.last: StepRecord | None = None
         self.tensors: TensorStats | None = None
+        """Of the latest detail step."""
+        self.finite_tensors: TensorStats | None = None
+        """Of the latest detail step without inf and NaN."""
         self.steps = 0
         """How many steps the run has come to: the last step's number and one."""
         self.records = 0
@@ -75,6 +78,8 @@ class Run:
             self._step(record)
         elif isinstance(record, TensorStats):
             self.tensors = record
+            if not any(record.nonfinite):
+                self.finite_tensors = record
             self._narrator.tensors = len(record.name)
             self.gradients.see(record, None if self.last is None else self.last.dtype)
         elif isinstance(record, RunInfo):

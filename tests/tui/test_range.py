@@ -8,10 +8,12 @@ import pytest
 
 from ampwatch.formats import FLOAT16
 from ampwatch.record import Exponents, StepRecord, TensorStats
+from ampwatch.run import Run
 from ampwatch.run.ranges import Fit, fit, spread_of
 from ampwatch.tui.panels.range import (
     NOT_RECORDED,
     Range,
+    chosen_stats,
     headroom_words,
     looked_at,
     numbers,
@@ -91,6 +93,24 @@ def test_the_lower_band_is_the_upper_one_times_the_scale() -> None:
     unscaled = range_spec(spread, FLOAT16, None)
     assert unscaled.scaled.first == -30
     assert unscaled.scaled.label == "no loss scaling: as above"
+
+
+def test_a_detail_step_that_is_mostly_inf_and_nan_does_not_hide_the_one_before() -> None:
+    run = Run()
+    spoilt = replace(
+        STATS,
+        step=44,
+        nonfinite=(15, 1),
+        exponents=(Exponents(0, (), infinite=15), Exponents(-30, (9,), nan=1)),
+    )
+    run.add(spoilt)
+    assert chosen_stats(run, None)[0] is spoilt  # there is nothing better yet
+    run.add(STATS)
+    assert chosen_stats(run, None) == (STATS, spread_of(STATS), "")
+    run.add(spoilt)
+    assert chosen_stats(run, None)[0] is STATS
+    assert chosen_stats(run, None)[2] == "At step 44 inf and NaN hide the values."
+    assert chosen_stats(run, "body")[0] is spoilt  # one NaN among ten values hides little
 
 
 async def test_before_the_first_detail_step_it_says_what_is_waited_for() -> None:

@@ -37,6 +37,19 @@ COLUMN = 38
 """Cells of one column of numbers."""
 
 
+def chosen_stats(run: Run, tensor: str | None) -> tuple[TensorStats | None, Spread | None, str]:
+    """The detail step to show, what it holds, and what to say of a later one that is not shown."""
+    latest = run.tensors
+    spread = None if latest is None else spread_of(latest, tensor)
+    if latest is None or spread is None or spread.nonfinite <= spread.usual:
+        return latest, spread, ""
+    before = run.finite_tensors
+    earlier = None if before is None else spread_of(before, tensor)
+    if before is None or earlier is None:
+        return latest, spread, ""
+    return before, earlier, f"At step {latest.step:,} inf and NaN hide the values."
+
+
 def range_spec(spread: Spread, form: Format, scale: float | None) -> RangeSpec:
     """Both bands: true magnitudes, and those times the scale."""
     first, counts = spread.first, spread.counts
@@ -166,13 +179,12 @@ class Range(Container, can_focus=True):
     def sync(self, run: Run) -> None:
         """Show the latest detail step with the scale as it is now."""
         self._run = run
-        stats = run.tensors
+        stats, spread, hidden = chosen_stats(run, self.tensor)
         scale = run.last.scale if run.last is not None else None
         shown = (id(stats), scale, self.form, self.tensor, self.size)
         if shown == self._shown:
             return
         self._shown = shown
-        spread = None if stats is None else spread_of(stats, self.tensor)
         self.set_class(spread is None, "-waiting")
         if stats is None or spread is None:
             self._caption.update("")
@@ -185,7 +197,7 @@ class Range(Container, can_focus=True):
         self.view.show(range_spec(spread, self.form, scale))
         rows = numbers(spread, told, self.form)
         self._numbers.update(laid_out(rows, 1 if width >= BESIDE or width < 2 * COLUMN else 2))
-        notes = [looked_at(spread), moved(stats, scale), UPPER_BOUNDS]
+        notes = [hidden, looked_at(spread), moved(stats, scale), UPPER_BOUNDS]
         self._notes.update(Content(" ".join(filter(None, notes))))
 
     def choose(self, tensor: str | None) -> None:
