@@ -27,11 +27,12 @@ from ampwatch.probe.finders import OptimizerFinder, ScalerFinder
 from ampwatch.probe.ledger import Ledger
 from ampwatch.probe.losses import strange
 from ampwatch.probe.optimizers import Optimizers
-from ampwatch.probe.parameters import Parameters
+from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.steps import OptimizerState
 from ampwatch.recorder import Recorder
 from ampwatch.scaling import Scaling
 from ampwatch.stepping import Stepping
+from ampwatch.trouble import Trouble
 
 EARLY_CLIPS = 8
 """So many are remembered of optimizers that have not stepped yet."""
@@ -70,6 +71,7 @@ class Loop:
         self.recorder = Recorder(self.guard, host, self.names, self.optimizers, share)
         self.reader = self.recorder.reader
         self._ledger = Ledger(self.names)
+        self.trouble = Trouble(self.names, self.recorder.facts, self._meet)
         self.stepping = Stepping(
             self.guard,
             host,
@@ -78,6 +80,7 @@ class Loop:
             self.recorder,
             self.autocast,
             self.knobs,
+            self.trouble,
         )
         self.scaling = Scaling(self.stepping, self.knobs, newest=self.optimizers.everything)
         self._facts = self.recorder.facts
@@ -87,7 +90,8 @@ class Loop:
             BackwardWatch(self.before_backward),
             ClipWatch(self.before_clip),
             OptimizerFinder(self.before_optimizer, self.after_optimizer),
-            ScalerFinder(self.scaling.adopt),
+            ScalerFinder(self.scaling.adopt, self.scaling.disabled),
+            self.trouble.packing,
         ]
         if self.optimizers.everything:
             self._parts.append(self.recorder.finder)
@@ -103,6 +107,22 @@ class Loop:
     def scalers(self) -> list[GradScaler]:
         """All that are listened to and still there."""
         return self.scaling.all()
+
+    def _forget_cleared(self) -> None:
+        """What came back from an unscaled loss and was thrown away (for a gradient of the inputs,
+        say) has no part in the step."""
+        if all(
+            parameter.grad is None
+            for state in self.optimizers.states.values()
+            if (optimizer := state.ref()) is not None
+            for parameter in trained(optimizer)
+        ):
+            self._ledger.unscaled_at = -1
+
+    def _meet(self, parameters: list[Tensor]) -> None:
+        """Find the models of parameters that have no name yet, where they were not handed over."""
+        if self.optimizers.everything:
+            self.names.add_models(self.recorder.finder.owners(parameters))
 
     # -- what torch calls -----------------------------------------------------------------------
 
@@ -120,11 +140,14 @@ class Loop:
             return roots
         if private.autocast_active():
             self._facts.add("backward-in-autocast")
+        if self._ledger.unscaled_at >= 0:
+            self._forget_cleared()
         unscaled = self._ledger.back(tensors)
+        self.trouble.before_backward(tensors, self._ledger.losses.latest)
+        if self.scaling.stepping:
+            self._facts.add("backward-in-step")
         if not unscaled:
             return roots
-        if self.scaling.active() is not None:
-            self._facts.add("unscaled-backward")
         gain = self.knobs.loss_gain
         if gain == 1.0:
             return roots
@@ -191,8 +214,15 @@ class Loop:
         if state.reading is None:  # a closure has made the gradients only now
             scaler = self._ledger.scale_in(self.scaler, state, optimizer)
             self.stepping.read(state, optimizer, scaler)
-        if self.scaling.active() is not None and self._ledger.passed_by(state, optimizer):
-            self._facts.add("step-outside-scaler")
+        if self.scaling.active() is not None:
+            if self._ledger.passed_by(state, optimizer):
+                self._facts.add("step-outside-scaler")
+            elif (
+                self._ledger.scaled_at < 0
+                and self.autocast.dtype() == "float16"
+                and self._ledger.unscaled_in(state)
+            ):
+                self._facts.add("unscaled-backward")  # the scaler is there, and never used
         self.stepping.end(state, optimizer, self.scaler, [])
 
     # -- the end --------------------------------------------------------------------------------
@@ -217,5 +247,6 @@ class Loop:
         for part in reversed(self._parts):
             with contextlib.suppress(Exception):
                 part.close()
+        self.trouble.close()
         self._ledger.losses.clear()
         self.optimizers.states.clear()

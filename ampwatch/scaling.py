@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +13,11 @@ from torch.optim import Optimizer
 
 from ampwatch.guard import guarded
 from ampwatch.knobs import Knobs
-from ampwatch.probe import private
+from ampwatch.probe import private, resume
 from ampwatch.probe.losses import iterated, multiplied, tensors_in
 from ampwatch.probe.scaler import listen, unlisten
 from ampwatch.probe.steps import OptimizerState
+from ampwatch.record.facts import fact
 from ampwatch.stepping import Stepping
 
 
@@ -35,6 +37,10 @@ class Scaling:
         self._current: Any = None
         self._scaler: weakref.ref[GradScaler] | None = None
         self._scalers: list[weakref.ref[GradScaler]] = []
+        self._took: dict[int, int] = {}
+        """Which scaler stepped which parameters: its id by that of one of them."""
+        self.stepping = False
+        """Whether a scaler is inside its step()."""
 
     @property
     def scaler(self) -> GradScaler | None:
@@ -53,12 +59,27 @@ class Scaling:
     @guarded()
     def adopt(self, scaler: GradScaler) -> None:
         """Listen to a scaler; a script may make a new one at any time."""
+        name = resume.deprecated(type(scaler))
+        if name is not None:
+            self._stepping.facts.add(fact("deprecated-api", name=name))
         listen(scaler, self)
+        key = id(scaler)  # maybe that of one that is gone
+        known = any(ref() is scaler for ref in self._scalers)
+        if not known:
+            self._took = {each: -1 if of == key else of for each, of in self._took.items()}
+            for state in self._stepping.optimizers.states.values():
+                if state.scaler == key:
+                    state.scaler = -1
         self._scalers = [ref for ref in self._scalers if ref() not in (None, scaler)]
         self._scalers.append(weakref.ref(scaler))
         if self.scaler is None or self._newest:
             self._scaler = self._scalers[-1]
         self._knobs.adopted(scaler)
+
+    @guarded()
+    def disabled(self, device: str) -> None:
+        """A scaler was asked for on a device that is not there."""
+        self._stepping.facts.add(fact("scaler-disabled", device=device))
 
     def close(self) -> None:
         for scaler in self.all():
@@ -113,15 +134,19 @@ class Scaling:
         state: OptimizerState | None = self._stepping.state(optimizer)
         if state is None:
             return
-        state.scaler = id(scaler)
+        if state.scaler != id(scaler):
+            self._takes_over(state, scaler, optimizer)
         if state.reading is None:
+            self._compare_scales(state, scaler)
             self._stepping.read(state, optimizer, scaler)
         state.unscaled_at = self._ledger.passes
+        self._ledger.open[id(optimizer)] = state
 
     @guarded()
     def failed_unscale(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         state = self._stepping.optimizers.states.get(id(optimizer))
         if state is not None and not state.in_scaler:
+            self._note_refusal()
             self._stepping.refused(state, optimizer, scaler)
 
     def before_step(self, scaler: GradScaler, optimizer: Optimizer) -> None:
@@ -133,28 +158,78 @@ class Scaling:
     def _begin(self, state: OptimizerState, scaler: GradScaler, optimizer: Optimizer) -> None:
         if self._scaler is None or self._scaler() is not scaler:
             self._scaler = weakref.ref(scaler)
-        state.scaler = id(scaler)
-        state.in_scaler = True
+        if state.scaler != id(scaler):
+            self._takes_over(state, scaler, optimizer)
+        state.in_scaler = self.stepping = True
         if private.autocast_active():
             self._stepping.facts.add("step-in-autocast")
         enabled = scaler.is_enabled()
+        if enabled and self._ledger.unscaled_at >= 0 and self._ledger.unscaled_in(state):
+            self._stepping.facts.add("unscaled-backward")
+        if self._ledger.mixed and id(optimizer) in self._ledger.mixed:
+            self._stepping.facts.add("backward-after-unscale")
         if state.reading is None:
+            self._compare_scales(state, scaler)
             self._stepping.read(state, optimizer, scaler if enabled else None)
         if enabled:
             state.unscaled_at = self._ledger.passes
 
     @guarded()
     def after_step(self, scaler: GradScaler, optimizer: Optimizer, failed: bool) -> None:
+        self.stepping = False
         state = self._stepping.optimizers.states.get(id(optimizer))
         if state is None or state.reading is None:
             return
         if failed:
+            self._note_refusal()
             self._stepping.refused(state, optimizer, scaler)
         else:
             found = private.found_infs(scaler, optimizer)
             self._stepping.end(state, optimizer, scaler, found)
 
+    def _note_refusal(self) -> None:
+        """torch raises because of the order of calls; a script may catch that and go on."""
+        error = sys.exc_info()[1]
+        if isinstance(error, RuntimeError) and "update()" in str(error):
+            self._stepping.facts.add(fact("order-refused", error=str(error)))
+
+    def _takes_over(self, state: OptimizerState, scaler: GradScaler, optimizer: Optimizer) -> None:
+        """A scaler steps these parameters for the first time."""
+        key = min(state.ids, default=0)
+        before = self._took.get(key)
+        if scaler.is_enabled():
+            if before is not None and before != id(scaler):
+                self._stepping.facts.add("new-scaler")
+            if state.stepped_at < 0 and state.scaler is None:
+                steps = resume.steps_before(optimizer)
+                if steps and resume.untouched(scaler):
+                    self._stepping.facts.add(fact("resumed-without-scaler-state", steps=steps))
+            self._took[key] = id(scaler)
+        state.scaler = id(scaler)
+
+    def _compare_scales(self, state: OptimizerState, scaler: GradScaler) -> None:
+        """Whether gradients are about to be unscaled by another scale than made them."""
+        if state.made_at is None or state.made_at[0] != self._ledger.scaled_at:
+            return
+        now = private.scale_tensor(scaler)
+        if now is not None:
+            factor = float(state.made_at[1]) / float(now)
+            if factor != 1.0:
+                self._stepping.facts.add(fact("scale-changed", factor=f"{factor:g}"))
+
+    @guarded()
+    def _note_scales(self, scaler: GradScaler) -> None:
+        """An update comes while gradients of some optimizers wait for their step."""
+        for state in self._stepping.optimizers.states.values():
+            waiting = self._ledger.scaled_at > state.stepped_at
+            if waiting and state.reading is None and state.made_at is None:
+                scale = private.scale_tensor(scaler)
+                if scale is not None:
+                    state.made_at = (self._ledger.scaled_at, scale.detach().clone())
+
     def before_update(self, scaler: GradScaler, new_scale: Any) -> Any:
+        if len(self._stepping.optimizers.states) > 1:
+            self._note_scales(scaler)
         return self._new_scale(scaler, new_scale) if self._knobs.static else new_scale
 
     @guarded(fallback=1)
@@ -165,4 +240,7 @@ class Scaling:
         for state in self._stepping.optimizers.states.values():
             if state.reading is not None and state.scaler == id(scaler):
                 state.forget()  # the loop unscaled it, and then decided not to step
+        if self._ledger.open:
+            self._ledger.open.clear()
+            self._ledger.mixed.clear()
         self._stepping.updated()

@@ -12,10 +12,13 @@ from ampwatch.host import Host
 from ampwatch.knobs import Knobs
 from ampwatch.probe.autocast import AutocastWatch
 from ampwatch.probe.ledger import Ledger
+from ampwatch.probe.movement import Movement
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.steps import OptimizerState
 from ampwatch.record import Notice
+from ampwatch.record.facts import fact
 from ampwatch.recorder import Recorder
+from ampwatch.trouble import Trouble
 
 
 class Stepping:
@@ -34,6 +37,7 @@ class Stepping:
         recorder: Recorder,
         autocast: AutocastWatch,
         knobs: Knobs,
+        trouble: Trouble,
     ) -> None:
         self.guard = guard
         self.optimizers = optimizers
@@ -44,6 +48,7 @@ class Stepping:
         self._reader = recorder.reader
         self._autocast = autocast
         self._knobs = knobs
+        self._trouble = trouble
         self._due = False
         self._updates = False
 
@@ -69,6 +74,11 @@ class Stepping:
         """Take the norms of its gradients, which carry the scale of ``scaler`` if there is one."""
         state.read_at = self.ledger.passes
         self._reader.read(state, optimizer, scaler)
+        at_once = self._trouble.at_once = state.values is not None
+        if state.counts is not None or state.suspect is not None:
+            self._trouble.after_read(state)
+        if state.figures is not None and at_once and state.counts is None and state.reading:
+            state.movement = Movement(state.parameters, state.reading)
 
     def end(
         self,
@@ -85,8 +95,17 @@ class Stepping:
         """
         self._due = True
         state.stepped_at = self.ledger.passes
+        if self.ledger.open:
+            self.ledger.open.pop(id(optimizer), None)
+            self.ledger.mixed.discard(id(optimizer))
+        if state.figures is not None:
+            self._trouble.at_detail(state, optimizer)
+        if self._autocast.old_name is not None:
+            self.facts.add(fact("deprecated-api", name=self._autocast.old_name))
+            self._autocast.old_name = None
         losses = self.ledger.losses.taken()
         dtype = self._autocast.dtype()
+        self._trouble.before_record(state)
         self._recorder.emit(state, optimizer, found, losses, dtype, scaler, self._knobs)
 
     def refused(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler) -> None:

@@ -15,6 +15,7 @@ from torch.amp.autocast_mode import autocast
 
 from ampwatch.probe import private
 from ampwatch.probe.patch import Listeners, Patch
+from ampwatch.probe.resume import deprecated
 
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
@@ -30,6 +31,9 @@ class AutocastWatch:
     def __init__(self, failed: Callable[[Exception], None]) -> None:
         self.seen = False
         """Whether the loop has used autocast at all."""
+        self.old_name: str | None = None
+        """A deprecated class whose region was entered; who tells of it puts it back to None."""
+        self._told_old = False
         self.override: str | None = None
         """The dtype regions are made to lower to; None leaves them as they are."""
         self._dtype: str | None = None
@@ -51,6 +55,9 @@ class AutocastWatch:
 
     def entering(self, context: autocast) -> str | None:
         """A region is entered; the dtype to enter it with in place of its own, if any."""
+        if type(context) is not autocast and not self._told_old:
+            self.old_name = deprecated(type(context))
+            self._told_old = self.old_name is not None
         try:
             dtype, enabled, _ = private.autocast_fields(context)
         except Exception as error:

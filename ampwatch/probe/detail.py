@@ -11,6 +11,8 @@ from torch import Tensor
 from ampwatch.probe.exponents import ExponentCounts
 from ampwatch.probe.gradients import count_nonfinite
 
+EARLY_STEPS = (1, 12, 35)
+"""A short run has to show its gradients too: three detail steps come whatever they cost."""
 FIRST_GAP_STEPS = 20
 LONGEST_GAP_STEPS = 2000
 SEED = 20_260_101
@@ -62,7 +64,7 @@ class Spacing:
     def __init__(self, share: float) -> None:
         self._share = share
         self._random = random.Random(SEED)
-        self._next = 1  # step 0 has torch's own warm-up in it
+        self._next = EARLY_STEPS[0]  # step 0 has torch's own warm-up in it
         self._cost = 0.0
 
     def due(self, step: int) -> bool:
@@ -78,3 +80,5 @@ class Spacing:
         allowed = max(self._share * step_seconds, 1e-9)
         gap = min(max(seconds / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
         self._next = step + max(1, round(gap * self._random.uniform(0.7, 1.3)))
+        early = next((each for each in EARLY_STEPS if each > step), self._next)
+        self._next = min(self._next, early)

@@ -20,13 +20,17 @@ from ampwatch.probe.patch import Listeners, Patch
 
 
 class ScalerFinder:
-    """Calls ``found(scaler)`` for each scaler that is made.
+    """Calls ``found(scaler)`` for each scaler that is made, and ``disabled(device)`` first for one
+    that was asked for where there is no such device.
 
     There is no public hook for it, so the constructor is wrapped on the class.
     """
 
-    def __init__(self, found: Callable[[GradScaler], None]) -> None:
+    def __init__(
+        self, found: Callable[[GradScaler], None], disabled: Callable[[str], None]
+    ) -> None:
         self.found = found
+        self.disabled = disabled
 
     def open(self) -> None:
         _scalers.add(self)
@@ -39,7 +43,10 @@ def _wrap_constructor(original: Any, listeners: Listeners[ScalerFinder]) -> Any:
     @functools.wraps(original)
     def __init__(self: GradScaler, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
+        asked = args[5] if len(args) > 5 else kwargs.get("enabled", True)
         for finder in listeners.all:
+            if asked and not self.is_enabled():
+                finder.disabled(str(args[0] if args else kwargs.get("device", "cuda")))
             finder.found(self)
 
     return __init__

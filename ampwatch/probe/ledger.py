@@ -27,8 +27,16 @@ class Ledger:
         self.losses = Losses()
         self.passes = 0
         self._names = names
+        self.open: dict[int, OptimizerState] = {}
+        """States whose gradients unscale_ has divided, and whose step is still to come."""
+        self.mixed: set[int] = set()
+        """Those of them that have got scaled gradients since."""
+        self.unscaled_at = -1
+        """The latest backward pass of a loss that was not scaled."""
         self._scaled_at = -1
         self._reached: set[int] = set()
+        self._reached_unscaled: set[int] = set()
+        self._unscaled_walks = 0
 
     def back(self, roots: list[Tensor]) -> list[Tensor]:
         """A backward pass begins; those of its roots that were not made from scaled losses."""
@@ -37,17 +45,40 @@ class Ledger:
         unscaled = [root for root in roots if not back(root)]
         if len(unscaled) < len(roots):
             self._scaled_at = self.passes
-        if self.passes <= GRAPHS_READ:
+        first = self.passes <= GRAPHS_READ
+        if unscaled:
+            self.unscaled_at = self.passes
+            self._unscaled_walks += 1
+        if first or self.open or (unscaled and self._unscaled_walks <= GRAPHS_READ):
             reached = self._names.learn_order(roots)
             if not unscaled:
                 self._reached |= reached
+            elif len(unscaled) == len(roots):
+                self._reached_unscaled |= reached
+            for key, state in list(self.open.items()):
+                if not reached.isdisjoint(state.ids):
+                    self.mixed.add(key)
         return unscaled
+
+    def unscaled_in(self, state: OptimizerState) -> bool:
+        """Whether a loss that was not scaled has part in an optimizer's gradients."""
+        if self.unscaled_at <= state.stepped_at:
+            return False
+        return not self._reached_unscaled or not self._reached_unscaled.isdisjoint(state.ids)
+
+    @property
+    def scaled_at(self) -> int:
+        """The latest backward pass of a scaled loss."""
+        return self._scaled_at
 
     def passed_by(self, state: OptimizerState, optimizer: Optimizer) -> bool:
         """Whether a scaler has had to do with gradients that are now applied without it."""
         if state.unscaled_at >= 0:
             return True
         if self._scaled_at <= state.stepped_at:
+            return False
+        if self.unscaled_at > self._scaled_at and self.unscaled_in(state):
+            # The loss of another network came through here before; then gradients were cleared.
             return False
         return not self._reached or not self._reached.isdisjoint(map(id, trained(optimizer)))
 

@@ -74,6 +74,10 @@ class Losses:
                 break
         return found
 
+    def latest(self) -> list[Tensor]:
+        """What is being back-propagated, as far as it was seen for this step."""
+        return self._gone
+
     def taken(self) -> list[Tensor]:
         """The losses for the record of an optimizer's step; those of the next step are to come.
 

@@ -36,6 +36,10 @@ class Parameters:
     def holds(self, model: nn.Module) -> bool:
         return any(ref() is model for ref in self._models)
 
+    def models(self) -> list[nn.Module]:
+        """Those that are still there."""
+        return [model for ref in self._models if (model := ref()) is not None]
+
     def ids(self) -> set[int]:
         """ids of what the models hold now: layers may have been added."""
         return {
@@ -62,6 +66,10 @@ class Parameters:
     def _name(self, parameter: Tensor, name: str) -> str:
         self._names[id(parameter)] = (weakref.ref(parameter), name)
         return name
+
+    def known(self, parameter: Tensor) -> str:
+        """Its name in a watched model; "" where it has none, or none yet."""
+        return self._known(parameter) or ""
 
     def name(self, parameter: Tensor, group: int, position: int) -> str:
         """Its name in a watched model, or its place in the optimizer."""

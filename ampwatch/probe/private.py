@@ -172,3 +172,20 @@ def clip_function() -> ClipFunction:
 
 def set_clip_function(function: ClipFunction) -> None:
     setattr(_clip_grad, _CLIP_NAME, function)
+
+
+def saved_tensors(node: Any) -> dict[str, Tensor]:
+    """What a node of an autograd graph keeps for backward, by name; reads ``_saved_…``.
+
+    A tensor that was changed in place since, or was freed, is left out.
+    """
+    found = {}
+    for attribute in dir(node):
+        if attribute.startswith("_saved_"):
+            try:
+                value = getattr(node, attribute)
+            except RuntimeError:
+                continue
+            if isinstance(value, Tensor) and value.is_floating_point():
+                found[attribute.removeprefix("_saved_")] = value.detach()
+    return found

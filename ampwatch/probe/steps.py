@@ -25,6 +25,7 @@ from ampwatch.probe.detail import Figures, Spacing
 from ampwatch.probe.draft import Around, Clip, Draft, healthy_record
 from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
+from ampwatch.probe.movement import Movement
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.scaler import scale_in_force
 from ampwatch.probe.transfer import Transfer
@@ -45,6 +46,8 @@ class OptimizerState:
         "ids",
         "in_scaler",
         "label",
+        "made_at",
+        "movement",
         "parameters",
         "ran",
         "read_at",
@@ -52,7 +55,9 @@ class OptimizerState:
         "ref",
         "scale",
         "scaler",
+        "stale",
         "stepped_at",
+        "suspect",
         "unscaled_at",
         "values",
     )
@@ -63,7 +68,11 @@ class OptimizerState:
         self.ids = frozenset(map(id, trained(optimizer)))
         """ids of what it trained when it was first seen."""
         self.scaler: int | None = None
-        """id of the scaler that last unscaled or stepped it."""
+        """id of the scaler that last unscaled or stepped it; -1 when that one is gone."""
+        self.suspect: weakref.ref[Tensor] | None = None
+        """A parameter whose gradient was inf or NaN at its last step."""
+        self.stale: bool | None = None
+        """Whether that gradient was so before every backward pass since; None before the first."""
         self.unscaled_at = self.stepped_at = self.read_at = -1
         """How many backward passes there had been."""
         self.forget()
@@ -80,6 +89,9 @@ class OptimizerState:
         self.counts: list[Tensor] | None = None
         self.scale: tuple[Tensor, ...] = ()
         self.clips: list[Clip] = []
+        self.movement: Movement | None = None
+        self.made_at: tuple[int, Tensor] | None = None
+        """Its latest scaled backward pass and the scale then, where an update came since."""
 
 
 class StepReader:

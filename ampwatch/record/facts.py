@@ -13,7 +13,7 @@ MOST_CHARACTERS = 200
 """A name out of somebody's code may be of any length."""
 
 
-def fact(name: str, **details: object) -> str:
+def fact(name: str, /, **details: object) -> str:
     """A fact with its details; those that are None are left out."""
     pairs = [
         f"{key}={quote(str(value)[:MOST_CHARACTERS], safe=_PLAIN)}"

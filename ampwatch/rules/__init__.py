@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ampwatch.rules import forward, gradients, levels, order, policy, skips
+from ampwatch.rules import forward, gradients, levels, order, policy, scaled, skips
 from ampwatch.rules.finding import SEVERITIES, Finding, Rule
 
 RULES: tuple[Rule, ...] = (
+    *scaled.RULES,
     *order.RULES,
     *policy.RULES,
     *skips.RULES,

@@ -12,6 +12,7 @@ from ampwatch.words import count_words
 
 STALE_STEPS = 2
 """One step that begins with an old inf may be a loop that clears gradients later on."""
+ORDER_FACTS = ("backward-after-unscale", "backward-in-step", "scale-changed")
 EXPLAINED = (
     "nonfinite-input",
     "forward-overflow",
@@ -24,9 +25,11 @@ EXPLAINED = (
 
 def _place(seen: Seen) -> str:
     """Where, as the user's code names it: `div` after `encoder.norm`."""
-    operation, module = seen.value("op"), seen.value("module")
+    operation, module, after = (seen.value(key) for key in ("op", "module", "after"))
     text = f" in the operation {operation}" if operation else ""
-    return text + (f" at {module}" if module else "")
+    if module:
+        return f"{text} of {module}"
+    return f"{text}, after {after}" if after else text
 
 
 def _told(run: Run, name: str, severity: str, fact: str, message: str) -> Finding:
@@ -38,7 +41,7 @@ def _told(run: Run, name: str, severity: str, fact: str, message: str) -> Findin
         seen.first,
         seen.last,
         seen.count,
-        module=seen.value("module"),
+        module=seen.value("module") or seen.value("after"),
         evidence={
             "operation": seen.value("op"),
             "dtype": seen.value("dtype"),
@@ -121,6 +124,28 @@ def _nan(run: Run) -> Iterator[Finding]:
                 "error",
                 f"the gradients were NaN beside a finite loss in {count_words(span.count, 'step')}"
                 ", all in float32: mathematics in the backward pass (sqrt or norm at 0, 0/0)",
+                span.first,
+                span.last,
+                span.count,
+                trends.gradients.tensor,
+            )
+            return
+    yield from _nan_gradients(run)
+
+
+def _nan_gradients(run: Run) -> Iterator[Finding]:
+    """Skips beside a finite loss that go on where no scaled gradient can overflow any more."""
+    if any(name in run.facts for name in ("stale-gradients", *ORDER_FACTS)):
+        return
+    for trends in run.trends.values():
+        span = trends.gradients.nan_skipped
+        if span is not None:
+            yield Finding(
+                "nan-not-overflow",
+                "error",
+                f"{count_words(span.count, 'step')} had NaN in the gradients beside a finite loss, "
+                "at scales so small that nothing overflows: mathematics in the backward pass "
+                "(sqrt or norm at 0, 0/0)",
                 span.first,
                 span.last,
                 span.count,
@@ -256,8 +281,8 @@ RULES = (
         "error",
         "A mask constant beyond float16's range became -inf and whole rows are masked.",
         "A mask of -1e9 is -inf in float16, and so is its smallest number plus a negative "
-        "score. A softmax over a row that is -inf everywhere is 0/0. Recognised at a softmax with whole rows of NaN "
-        "whose scores were finite before a mask was put on them.",
+        "score. A softmax over a row that is -inf everywhere is 0/0. Recognised at a softmax "
+        "with whole rows of NaN whose scores were finite before a mask was put on them.",
         "Use masked_fill with torch.finfo(scores.dtype).min on scores that stay above -16, a "
         "boolean mask for scaled_dot_product_attention, or softmax in float32; and do not mask "
         "whole rows.",

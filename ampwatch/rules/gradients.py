@@ -42,10 +42,7 @@ def _underflow(run: Run) -> Iterator[Finding]:
 
 def _still(run: Run) -> Iterator[Finding]:
     seen = run.facts.get("weights-still")
-    if seen is None or seen.count < STILL_DETAILS:
-        return
-    moved = run.facts.get("weights-moved")
-    if moved is not None and moved.count >= seen.count:
+    if seen is None or seen.count < max(STILL_DETAILS, run.gradients.details / 2):
         return
     yield Finding(
         "weights-not-moving",
@@ -137,6 +134,19 @@ def _exploding(run: Run) -> Iterator[Finding]:
             evidence={"grad_norm": peak.value, "usual": peak.usual},
         )
         return
+    seen = run.facts.get("diverged")
+    if seen is not None:
+        yield Finding(
+            "exploding-gradients",
+            "warning",
+            f"the training diverged: at step {seen.first} the forward pass went beyond even "
+            "float32's 3e38",
+            seen.first,
+            seen.last,
+            seen.count,
+            module=seen.value("module"),
+            evidence={"largest_input": seen.value("largest")},
+        )
 
 
 def _vanishing(run: Run) -> Iterator[Finding]:

@@ -20,6 +20,8 @@ RUNAWAY_SCALE = 2.0**30
 keep the scale from becoming inf."""
 BELOW_ONE_STEPS = 5
 """Fewer taken steps below 1 are a scale on its way, not one that has settled."""
+NEVER = 100_000
+"""A growth interval that is as good as none."""
 SPARE_DOUBLINGS = 3.0
 """Headroom that a scale may leave unused: growth by doubling keeps one or two in reserve."""
 
@@ -65,7 +67,10 @@ def _best_scale(run: Run) -> float | None:
 
 def _too_low(run: Run) -> Iterator[Finding]:
     gradients, levels = run.gradients, run.levels
-    if gradients.flushed is None or not levels.static or levels.held_skips is not None:
+    if gradients.flushed is None or levels.held_skips is not None:
+        return
+    interval = run.scale.growth_interval or 0
+    if not (levels.static or interval >= NEVER or run.scale.growth_factor <= 1.0):
         return
     if gradients.headroom is None or gradients.headroom < SPARE_DOUBLINGS:
         return

@@ -24,6 +24,8 @@ EXPLODE_FACTOR = 100.0
 EXPLODE_STEPS = 3
 EXPLODED_NORM = 10.0
 """Below this a norm is not large, whatever it grew from."""
+TINY_SCALE = 2.0**-16
+"""Times this, gradients of 2^32 still fit float16."""
 LONG_WINDOW = 100
 FEWEST_NORMS = 10
 
@@ -159,6 +161,8 @@ class GradientTrend:
 
     nan_taken: Span | None = None
     """Steps that were taken although the gradients held NaN."""
+    nan_skipped: Span | None = None
+    """Steps that were skipped for NaN at a scale at which nothing overflows."""
     tensor: str | None = None
 
 
@@ -176,16 +180,23 @@ class Trends:
             self.loss.see(record.step, record.loss)
         if record.grad_norm is not None:
             self.norm.see(record.step, record.grad_norm)
-            if record.grad_norm - record.grad_norm != 0 and record.scaler in (None, "off"):
+            if record.grad_norm != record.grad_norm:
                 self._bad(record)
         if before is not None:
             self.rate.see(before, record)
 
     def _bad(self, record: StepRecord) -> None:
         finite = record.loss is not None and record.loss - record.loss == 0
-        if finite and record.grad_norm != record.grad_norm:
-            self.gradients.nan_taken = extend(self.gradients.nan_taken, record.step)
-            self.gradients.tensor = self.gradients.tensor or record.origin
+        seen = self.gradients
+        if not finite:
+            return
+        if record.scaler in (None, "off"):
+            seen.nan_taken = extend(seen.nan_taken, record.step)
+        elif record.skipped and record.scale is not None and record.scale < TINY_SCALE:
+            seen.nan_skipped = extend(seen.nan_skipped, record.step)
+        else:
+            return
+        seen.tensor = seen.tensor or record.origin
 
     def reset(self) -> None:
         """A knob was turned."""

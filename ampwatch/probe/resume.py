@@ -1,0 +1,39 @@
+"""What a scaler and an optimizer bring along when they are met: a history, or none."""
+
+from __future__ import annotations
+
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from ampwatch.probe import private
+
+OLD_NAMES = ("torch.cuda.amp", "torch.cpu.amp")
+
+
+def deprecated(kind: type) -> str | None:
+    """The old name of a class of torch.amp, if it is one."""
+    module = next((name for name in OLD_NAMES if kind.__module__.startswith(name)), None)
+    return None if module is None else f"{module}.{kind.__name__}"
+
+
+def steps_before(optimizer: Optimizer) -> int:
+    """How many steps an optimizer has taken before its first one here, as its state tells."""
+    most = 0
+    for state in optimizer.state.values():
+        if not isinstance(state, dict):
+            continue
+        step = state.get("step", 0)
+        device = getattr(step, "device", None)
+        if device is None or device.type == "cpu":
+            most = max(most, int(step))
+        if state.get("momentum_buffer") is not None:
+            most = max(most, 1)
+    return most
+
+
+def untouched(scaler: GradScaler) -> bool:
+    """Whether a scaler is as it was made: it has learned nothing, and nothing was loaded."""
+    scale, tracker = private.scale_tensor(scaler), private.growth_tracker_tensor(scaler)
+    if scale is None or tracker is None:
+        return True
+    return float(scale) == private.initial_scale(scaler) and int(tracker) == 0

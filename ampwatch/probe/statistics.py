@@ -1,0 +1,23 @@
+"""Running statistics that hold inf or NaN. A skipped step protects weights; buffers it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+STATISTICS = ("running_mean", "running_var")
+
+
+def spoilt(models: Iterable[nn.Module]) -> Iterator[tuple[str, str]]:
+    """Module and buffer, by the names of the user's code; CPU only, as each look waits."""
+    for model in models:
+        for name, module in model.named_modules():
+            for buffer in STATISTICS:
+                values = getattr(module, buffer, None)
+                if not isinstance(values, Tensor) or values.device.type != "cpu":
+                    continue
+                if not bool(torch.isfinite(values).all()):
+                    yield name.replace("_orig_mod.", "") or type(module).__name__, buffer
+                    break
