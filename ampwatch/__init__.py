@@ -18,7 +18,6 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         module = importlib.import_module("ampwatch.watch")
-        # Importing the module has put it in the place of the function of its name.
         globals().update(hook=module.hook, Watch=module.Watch)
         return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

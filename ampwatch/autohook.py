@@ -1,7 +1,8 @@
 """The hook for a script that never heard of us.
 
-Its scalers are found where they are made, its optimizers where they step, its models where they
-are called. A script that calls :func:`ampwatch.hook` itself replaces this one by its own.
+Its scalers are found where they are made, its optimizers where they step, its models where their
+parameters are asked for. A script that calls :func:`ampwatch.hook` itself replaces this one by
+its own.
 """
 
 from __future__ import annotations
