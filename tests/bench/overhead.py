@@ -9,6 +9,7 @@ python tests/bench/overhead.py [ROUNDS]
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import statistics
@@ -21,7 +22,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-DRIVER = str(Path(__file__).with_name("timed_demo.py"))
+DRIVER = str(Path(__file__).parents[1] / "watched_demo.py")
 DEMOS = {"linear": 3000, "digits": 150, "chargpt": 60}
 ROUNDS = 5
 ROWS, COLUMNS = 50, 160
@@ -81,7 +82,7 @@ def measure(way: Callable[[str, str], None], demo: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "seconds"
         way(demo, str(result))
-        return float(result.read_text())
+        return float(json.loads(result.read_text())["seconds"])
 
 
 def main(rounds: int) -> None:

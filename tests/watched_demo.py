@@ -1,13 +1,16 @@
-"""Runs a demo and writes down the seconds a step took: the same clock for every way to run it.
+"""Runs a demo and writes down what watching could change: every bit of its weights, and the
+seconds a step took, by the same clock however it is run.
 
-python timed_demo.py NAME STEPS RESULT [plain]
+python watched_demo.py NAME STEPS RESULT [plain]
 
-``plain`` puts nothing in place of the hook, so that the loop is what it would be without ampwatch.
+``plain`` puts nothing in place of the hook: the loop is what it would be without ampwatch.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import statistics
 import sys
 import time
@@ -15,10 +18,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 import ampwatch
 
 WARM_UP = 20
-DEMOS = Path(__file__).parents[2] / "demos"
+DEMOS = Path(__file__).parents[1] / "demos"
 
 
 class Nothing:
@@ -56,11 +62,16 @@ class Timed:
         return getattr(self._watch, name)
 
 
+def digest(model: nn.Module) -> str:
+    """Every bit of the weights and buffers."""
+    bits = hashlib.sha256()
+    for key, value in model.state_dict().items():
+        bits.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        bits.update(value.detach().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return bits.hexdigest()
+
+
 def main(name: str, steps: str, result: str, *plain: str) -> None:
-    spec = importlib.util.spec_from_file_location(name, DEMOS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    demo = importlib.util.module_from_spec(spec)
     real = ampwatch.hook
     made: list[Timed] = []
 
@@ -69,11 +80,15 @@ def main(name: str, steps: str, result: str, *plain: str) -> None:
         return made[-1]
 
     ampwatch.hook = hook  # type: ignore[assignment]
-    sys.modules[name] = demo
+    spec = importlib.util.spec_from_file_location(name, DEMOS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(demo)
-    demo.main(["--steps", steps])
+    model = demo.main(["--steps", steps, "--device", "cpu"])
     # Evaluations fall into single steps of some demos: the median leaves them out.
-    Path(result).write_text(str(statistics.median(made[0].seconds[WARM_UP:])))
+    seconds = statistics.median(made[0].seconds[WARM_UP:])
+    Path(result).write_text(json.dumps({"weights": digest(model), "seconds": seconds}))
 
 
 if __name__ == "__main__":
