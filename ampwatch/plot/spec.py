@@ -14,7 +14,6 @@ Row: TypeAlias = tuple[Segment, ...]
 CURVE_STYLES = ("curve0", "curve1", "curve2", "curve3")
 STYLES = ("frame", "title", "value", *CURVE_STYLES, "skip", "knob", "bad", "line", "empty")
 """All style keys of a picture."""
-AXES = ("linear", "log2", "log10")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ PASSING = (
 GUARDED = ("Div", "Log", "Rsqrt", "Reciprocal", "Log2", "Log10", "Pow")
 """Operations that people guard with a small constant."""
 ROOTS = ("Log", "Sqrt", "Rsqrt")
-BEYOND = ("Log", "Sqrt", "Rsqrt", "Pow", "Acos", "Asin", "Acosh", "Atanh", "Log1P")
-"""Operations that are not defined everywhere."""
 MASKING = ("Add", "MaskedFill", "Where", "Sub", "SWhere")
 SOFTMAX = ("Softmax", "LogSoftmax", "SafeSoftmax")
 HARMLESS = (
@@ -33,8 +31,6 @@ HARMLESS = (
 )  # fmt: skip
 """Of finite values they make finite ones."""
 LOOK_BACK = 12
-NEAR_END = 65504.0 / 2
-"""Finite values this large were about to overflow."""
 
 
 @dataclass(eq=False)

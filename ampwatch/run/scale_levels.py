@@ -15,8 +15,8 @@ class ScaleLevels:
     """Follows the scale where steps are taken."""
 
     __slots__ = (
-        "_forward", "_last", "below_one", "grown_step", "grown_to", "held_skips", "held_steps",
-        "highest", "lowest_taken", "still", "zero",
+        "_forward", "_last", "below_one", "grown_step", "grown_to", "held_skips", "highest",
+        "lowest_taken", "still", "zero",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,7 +31,6 @@ class ScaleLevels:
         """Taken steps in a row over which the growth tracker stood still."""
         self.held_skips: Span | None = None
         """Steps skipped at a scale that did not react."""
-        self.held_steps = 0
         self.zero: Span | None = None
         self._last: StepRecord | None = None
         self._forward = False
@@ -55,10 +54,8 @@ class ScaleLevels:
         if scale == 0:
             self.zero = extend(self.zero, record.step)
         same = last is not None and last.scale == scale
-        if same:
-            self.held_steps += 1
-            if last is not None and last.skipped and last.step < record.step:
-                self.held_skips = extend(self.held_skips, last.step)
+        if same and last is not None and last.skipped and last.step < record.step:
+            self.held_skips = extend(self.held_skips, last.step)
         if record.skipped:
             self._forward = record.loss is not None and record.loss - record.loss != 0
             return

@@ -136,7 +136,6 @@ class RateTrend:
 
     moved_after_skip: Span | None = None
     still_after_skip: int = 0
-    moved_after_step: int = 0
     in_a_row: int = 0
     most_in_a_row: int = 0
 
@@ -151,8 +150,6 @@ class RateTrend:
                 self.moved_after_skip = extend(self.moved_after_skip, before.step)
             else:
                 self.still_after_skip += 1
-        elif moved:
-            self.moved_after_step += 1
 
 
 @dataclass(slots=True)
