@@ -61,7 +61,7 @@ def test_each_rank_of_a_replicated_model_has_its_own_log(rank: int, replicas: Pa
     steps = [record for record in records if isinstance(record, StepRecord)]
     info = [record for record in records if isinstance(record, RunInfo)][-1]
     assert (info.rank, info.world_size) == (rank, RANKS)
-    assert set(info.tensors) == {"module.weight", "module.bias"}
+    assert set(info.tensors) == {"weight", "bias"}
     assert [record.step for record in steps] == list(range(STEPS))
     assert [record.step for record in steps if record.skipped] == [3], "gradients are averaged"
     norms: Any = torch.load(replicas / f"norms-{rank}")

@@ -10,7 +10,8 @@ from pathlib import Path
 from ampwatch.errors import LogError
 from ampwatch.record import Notice, Record, StepRecord, to_json
 
-FLUSH_SECONDS = 1.0
+FLUSH_SECONDS = 0.1
+"""A kill costs at most so much of what was recorded; a write takes some microseconds."""
 WAITING_BYTES = 64 * 1024 * 1024
 """So much is kept in memory while the disk takes nothing; beyond it ordinary steps are let go."""
 
@@ -22,7 +23,7 @@ def _nobody(text: str) -> None:
 class LogWriter:
     """Appends records to a log.
 
-    Written out each second, and at once for a skipped step and for everything that is not a step.
+    Written out ten times a second, and at once for a skipped step and for everything that is not a step.
     After the log is open nothing here raises into the training: what cannot be written stays in
     memory and is tried again. A forked copy of the process writes nothing.
 

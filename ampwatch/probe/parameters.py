@@ -6,12 +6,15 @@ import weakref
 from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from ampwatch.probe.private import sequence_number
 
 GRAPH_NODES = 200_000
 """A walk over the graph of a very large model stops here; what is left keeps its module order."""
+WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+"""What torch.compile, FSDP and activation checkpointing put in front of a module's own names."""
 
 
 class Parameters:
@@ -55,7 +58,7 @@ class Parameters:
             prefix = f"{_model_name(model, alive)}." if len(alive) > 1 else ""
             for name, parameter in model.named_parameters():
                 if self._known(parameter) is None:
-                    self._name(parameter, prefix + name.replace("_orig_mod.", ""))
+                    self._name(parameter, prefix + plain_name(model, name))
                     self._place[id(parameter)] = len(self._place)
 
     def _known(self, parameter: Tensor) -> str | None:
@@ -118,6 +121,15 @@ class Parameters:
                     stack.append(child)
         self._made.update(made)
         return set(made)
+
+
+def plain_name(model: nn.Module, name: str) -> str:
+    """The name of a parameter or module in the user's own model, without what wrappers put into it."""
+    if isinstance(model, (DistributedDataParallel, nn.DataParallel)):
+        name = name.removeprefix("module.")
+    for part in WRAPPERS:
+        name = name.replace(part, "")
+    return name
 
 
 def _model_name(model: nn.Module, models: list[nn.Module]) -> str:

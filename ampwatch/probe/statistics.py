@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from ampwatch.probe.parameters import plain_name
+
 STATISTICS = ("running_mean", "running_var")
 
 
@@ -19,5 +21,5 @@ def spoilt(models: Iterable[nn.Module]) -> Iterator[tuple[str, str]]:
                 if not isinstance(values, Tensor) or values.device.type != "cpu":
                     continue
                 if not bool(torch.isfinite(values).all()):
-                    yield name.replace("_orig_mod.", "") or type(module).__name__, buffer
+                    yield plain_name(model, name) or type(module).__name__, buffer
                     break
