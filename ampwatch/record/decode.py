@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ampwatch.errors import RecordError
+from ampwatch.record.fields import (
+    count,
+    integer,
+    integers,
+    metrics,
+    number,
+    numbers,
+    optional,
+    short,
+    text,
+    texts,
+    time,
+    truth,
+)
 from ampwatch.record.shapes import (
     LARGEST,
     SCHEMA,
-    SPECIAL,
     Exponents,
     Notice,
     Record,
@@ -21,8 +33,6 @@ from ampwatch.record.shapes import (
     StepRecord,
     TensorStats,
 )
-
-_T = TypeVar("_T")
 
 
 def from_json(line: str) -> Record:
@@ -45,7 +55,7 @@ def from_json(line: str) -> Record:
     kind = body.get("type")
     maker = _MAKERS.get(kind) if isinstance(kind, str) else None
     if maker is None:
-        raise RecordError(f"unknown type of record: {_short(kind)}")
+        raise RecordError(f"unknown type of record: {short(kind)}")
     try:
         return maker(body)
     except KeyError as error:
@@ -62,116 +72,39 @@ def _refuse_constant(name: str) -> Any:
 _parse = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
 
 
-def _number(value: Any) -> float:
-    if type(value) is float:
-        return value
-    if type(value) is int:
-        return float(value)
-    if type(value) is str and value in SPECIAL:
-        return SPECIAL[value]
-    raise TypeError(f"{_short(value)} is not a number")
-
-
-def _time(value: Any) -> float:
-    number = _number(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is not a time")
-    return number
-
-
-def _integer(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{_short(value)} is not a whole number")
-    if not -LARGEST <= value <= LARGEST:
-        raise ValueError("a whole number beyond 64 bits")
-    return value
-
-
-def _count(value: Any) -> int:
-    if _integer(value) < 0:
-        raise ValueError(f"{value} is negative")
-    return int(value)
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"{_short(value)} is not text")
-    if value.isascii():
-        return value
-    # JSON can spell half a surrogate pair; nothing that prints could take it.
-    return value.encode("utf-8", "backslashreplace").decode()
-
-
-def _truth(value: Any) -> bool:
-    if type(value) is not bool:
-        raise TypeError(f"{_short(value)} is neither true nor false")
-    return value
-
-
-def _short(value: Any) -> str:
-    """The value for a message: it may be anything, of any length and depth."""
-    return (
-        repr(value)[:60] if isinstance(value, (str, float, bool)) else f"a {type(value).__name__}"
-    )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{_short(value)} is not a list")
-    return tuple(map(_text, value))
-
-
-def _numbers(value: Any) -> tuple[float, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{_short(value)} is not a list")
-    return tuple(map(_number, value))
-
-
-def _integers(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{_short(value)} is not a list")
-    return tuple(map(_integer, value))
-
-
-def _metrics(value: Any) -> Mapping[str, float]:
-    if not isinstance(value, dict):
-        raise TypeError(f"{_short(value)} is not an object")
-    return {_text(name): _number(item) for name, item in value.items()}
-
-
 _STEP_READERS = {
-    "step": _count,
-    "time": _time,
-    "loss": _number,
-    "losses": _count,
-    "scale": _number,
-    "growth_tracker": _integer,
-    "skipped": _truth,
-    "grad_norm": _number,
-    "clipped_norm": _number,
-    "grad_max": _number,
-    "nonfinite_tensors": _count,
-    "nonfinite_values": _count,
-    "origin": _text,
-    "dtype": _text,
-    "scaler": _text,
-    "lr": _number,
-    "optimizer": _text,
-    "target_gain": _number,
-    "loss_gain": _number,
-    "overhead": _number,
-    "facts": _texts,
-    "metrics": _metrics,
+    "step": count,
+    "time": time,
+    "loss": number,
+    "losses": count,
+    "scale": number,
+    "growth_tracker": integer,
+    "skipped": truth,
+    "grad_norm": number,
+    "clipped_norm": number,
+    "grad_max": number,
+    "nonfinite_tensors": count,
+    "nonfinite_values": count,
+    "origin": text,
+    "dtype": text,
+    "scaler": text,
+    "lr": number,
+    "optimizer": text,
+    "target_gain": number,
+    "loss_gain": number,
+    "overhead": number,
+    "facts": texts,
+    "metrics": metrics,
 }
 
 
 # One is read every step: where a field goes, the type that needs no further look, and the reader.
 _PLAIN: dict[Callable[[Any], Any], type] = {
-    _number: float,
-    _truth: bool,
-    _text: str,
-    _integer: int,
-    _count: int,
+    number: float,
+    truth: bool,
+    text: str,
+    integer: int,
+    count: int,
 }
 _STEP_FIELDS: dict[str, tuple[int, type | None, Callable[[Any], Any]]] = {
     name: (slot, _PLAIN.get(read), read) for slot, (name, read) in enumerate(_STEP_READERS.items())
@@ -201,50 +134,50 @@ def _step(body: Mapping[str, Any]) -> StepRecord:
 
 def _run(body: Mapping[str, Any]) -> RunInfo:
     schema = body.get("schema", SCHEMA)
-    if _integer(schema) > SCHEMA:
+    if integer(schema) > SCHEMA:
         raise ValueError(
             f"schema {schema} is newer than the {SCHEMA} this version reads; update ampwatch"
         )
     return RunInfo(
-        name=_text(body["name"]),
-        started=_time(body["started"]),
-        argv=_texts(body.get("argv", [])),
-        ampwatch=_optional(body, "ampwatch", _text),
-        torch=_optional(body, "torch", _text),
-        python=_optional(body, "python", _text),
-        device=_optional(body, "device", _text),
-        rank=_integer(body.get("rank", 0)),
-        world_size=_integer(body.get("world_size", 1)),
-        parameters=_optional(body, "parameters", _integer),
-        tensors=_texts(body.get("tensors", [])),
-        scaler=_optional(body, "scaler", _scaler),
-        total_steps=_optional(body, "total_steps", _integer),
+        name=text(body["name"]),
+        started=time(body["started"]),
+        argv=texts(body.get("argv", [])),
+        ampwatch=optional(body, "ampwatch", text),
+        torch=optional(body, "torch", text),
+        python=optional(body, "python", text),
+        device=optional(body, "device", text),
+        rank=integer(body.get("rank", 0)),
+        world_size=integer(body.get("world_size", 1)),
+        parameters=optional(body, "parameters", integer),
+        tensors=texts(body.get("tensors", [])),
+        scaler=optional(body, "scaler", _scaler),
+        total_steps=optional(body, "total_steps", integer),
     )
 
 
 def _scaler(body: Any) -> ScalerInfo:
     if not isinstance(body, dict):
-        raise TypeError(f"{_short(body)} is not an object")
+        raise TypeError(f"{short(body)} is not an object")
     return ScalerInfo(
-        mode=_text(body["mode"]),
-        init_scale=_optional(body, "init_scale", _number),
-        growth_factor=_optional(body, "growth_factor", _number),
-        backoff_factor=_optional(body, "backoff_factor", _number),
-        growth_interval=_optional(body, "growth_interval", _integer),
+        mode=text(body["mode"]),
+        init_scale=optional(body, "init_scale", number),
+        growth_factor=optional(body, "growth_factor", number),
+        backoff_factor=optional(body, "backoff_factor", number),
+        growth_interval=optional(body, "growth_interval", integer),
     )
 
 
 def _tensors(body: Mapping[str, Any]) -> TensorStats:
     stats = TensorStats(
-        step=_count(body["step"]),
-        name=_texts(body["name"]),
-        norm=_numbers(body["norm"]),
-        max=_numbers(body["max"]),
-        zeros=_integers(body["zeros"]),
-        nonfinite=_integers(body["nonfinite"]),
-        size=_integers(body.get("size", [])),
+        step=count(body["step"]),
+        name=texts(body["name"]),
+        norm=numbers(body["norm"]),
+        max=numbers(body["max"]),
+        zeros=integers(body["zeros"]),
+        nonfinite=integers(body["nonfinite"]),
+        size=integers(body.get("size", [])),
         exponents=_rows_of_exponents(body.get("exponents")),
-        scale=_optional(body, "scale", _number),
+        scale=optional(body, "scale", number),
     )
     columns: tuple[tuple[object, ...], ...] = (
         stats.norm,
@@ -267,47 +200,42 @@ def _rows_of_exponents(value: Any) -> tuple[Exponents, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise TypeError(f"{_short(value)} is not a list")
+        raise TypeError(f"{short(value)} is not a list")
     return tuple(map(_exponents, value))
 
 
 def _exponents(body: Any) -> Exponents:
     if not isinstance(body, dict):
-        raise TypeError(f"{_short(body)} is not an object")
-    first = _number(body["first"])
+        raise TypeError(f"{short(body)} is not an object")
+    first = number(body["first"])
     counts = body["counts"]
     if not abs(first) <= MOST_BINS:  # NaN as well
         raise ValueError(f"{first} is not an exponent")
     if not isinstance(counts, list) or len(counts) > MOST_BINS:
-        raise TypeError(f"{_short(counts)} is not a list of counts")
+        raise TypeError(f"{short(counts)} is not a list of counts")
     return Exponents(
         first,
-        tuple(map(_count, counts)),
-        _count(body.get("zeros", 0)),
-        _count(body.get("infinite", 0)),
-        _count(body.get("nan", 0)),
+        tuple(map(count, counts)),
+        count(body.get("zeros", 0)),
+        count(body.get("infinite", 0)),
+        count(body.get("nan", 0)),
     )
 
 
 def _end(body: Mapping[str, Any]) -> RunEnd:
-    return RunEnd(_text(body["status"]), _count(body["steps"]), _optional(body, "error", _text))
+    return RunEnd(text(body["status"]), count(body["steps"]), optional(body, "error", text))
 
 
 def _notice(body: Mapping[str, Any]) -> Notice:
     value = body.get("value")
     if not isinstance(value, (str, int, float, type(None))):
-        raise TypeError(f"{_short(value)} is not a value of a knob")
+        raise TypeError(f"{short(value)} is not a value of a knob")
     return Notice(
-        text=_text(body["text"]),
-        knob=_optional(body, "knob", _text),
+        text=text(body["text"]),
+        knob=optional(body, "knob", text),
         value=value,
-        refused=_truth(body.get("refused", False)),
+        refused=truth(body.get("refused", False)),
     )
-
-
-def _optional(body: Mapping[str, Any], name: str, read: Callable[[Any], _T]) -> _T | None:
-    value = body.get(name)
-    return None if value is None else read(value)
 
 
 _MAKERS: dict[str, Callable[[Mapping[str, Any]], Record]] = {
