@@ -44,7 +44,8 @@ class ChildProcess:
         records, child_records = wide_pipe()
         output, child_output = wide_pipe()
         child_requests, requests = os.pipe()
-        child = Child(settings, child_records, child_requests)
+        heard, child_heard = os.pipe()
+        child = Child(settings, child_records, child_requests, child_heard)
         bootstrap = _BOOTSTRAP.format(str(Path(__file__).parents[2]))
         try:
             self._process = subprocess.Popen(
@@ -52,18 +53,20 @@ class ChildProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=child_output,
                 stderr=child_output,
-                pass_fds=(child_records, child_requests),
+                pass_fds=(child_records, child_requests, child_heard),
                 start_new_session=True,  # Ctrl+C in the terminal is for us to deal with
             )
         except (OSError, ValueError) as error:
-            for fd in (records, output, requests):
+            for fd in (records, output, requests, heard):
                 os.close(fd)
             raise UsageError(f"the script's process cannot be started: {error}") from None
         finally:
-            for fd in (child_records, child_output, child_requests):
+            for fd in (child_records, child_output, child_requests, child_heard):
                 os.close(fd)
         os.set_blocking(requests, False)
+        os.set_blocking(heard, False)
         self._records, self._output, self._requests = records, output, requests
+        self._heard = heard
         self._intake = Intake(records, output)
         self._unsent = b""
         self._gone_at: float | None = None
@@ -107,6 +110,13 @@ class ChildProcess:
         """Press Ctrl+C for the script."""
         self._process.send_signal(signal.SIGINT)
 
+    def heard(self) -> bool:
+        """Whether an interrupt has been raised in the script since the last call."""
+        try:
+            return self._heard >= 0 and bool(os.read(self._heard, 64))
+        except BlockingIOError:
+            return False
+
     def kill(self) -> None:
         """End the script and the children it has not sent into sessions of their own."""
         if self._process.returncode is None:
@@ -118,4 +128,5 @@ class ChildProcess:
         self._intake.close()
         if self._requests >= 0:
             os.close(self._requests)
-            self._requests = -1
+            os.close(self._heard)
+            self._requests = self._heard = -1

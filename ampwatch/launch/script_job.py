@@ -137,7 +137,7 @@ class ScriptJob:
         """Stop what still runs and wait until it has ended; the last records it sent.
 
         The only call that waits: less than two seconds for a script that does not listen, longer
-        for one that was told to stop and is saving.
+        for one that has heard and is saving.
         """
         self._again = False
         records: list[Record] = []
@@ -163,6 +163,7 @@ class ScriptJob:
             self._stop_sent = True
             self.send(Request(controls.STOP.name))
         waited = time.monotonic() - self._stop_asked
+        self._acknowledged |= self._interrupted and child.heard()
         if self._killed:
             return
         if self._end is not None:

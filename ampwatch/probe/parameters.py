@@ -124,7 +124,7 @@ class Parameters:
 
 
 def plain_name(model: nn.Module, name: str) -> str:
-    """The name of a parameter or module in the user's own model, without what wrappers put into it."""
+    """Its name in the user's own model, without what wrappers put into it."""
     if isinstance(model, (DistributedDataParallel, nn.DataParallel)):
         name = name.removeprefix("module.")
     for part in WRAPPERS:

@@ -24,6 +24,7 @@ from ampwatch.host import Host
 from ampwatch.record import Notice
 from ampwatch.runner import mainscript
 from ampwatch.runner.imports import after_import
+from ampwatch.runner.interrupts import tell_when_heard
 from ampwatch.runner.settings import Child, Settings
 
 NO_KEYBOARD = (
@@ -38,10 +39,11 @@ def main() -> NoReturn:
     """Run ``CONFIG TARGET [ARGS…]`` from the command line and exit as the script would."""
     config, target, *args = sys.argv[1:]
     child = Child.from_json(config)
-    for fd in (child.records, child.requests):
+    for fd in (child.records, child.requests, child.heard):
         os.set_inheritable(fd, False)  # not for the script's own children
     _live_output()
     _no_keyboard()
+    tell_when_heard(child.heard)
     settings = child.settings
     sys.argv = [target, *args]
     here = Host(

@@ -47,13 +47,20 @@ def run(target: str, args: list[str]) -> None:
 
 
 def without_our_frames(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback from the script's first frame on."""
-    here = os.path.dirname(__file__)
-    while traceback is not None:
-        if os.path.dirname(traceback.tb_frame.f_code.co_filename) != here:
-            break
+    """The traceback from the script's first frame to its last."""
+    while traceback is not None and _is_ours(traceback):
         traceback = traceback.tb_next
+    last = traceback
+    while last is not None and last.tb_next is not None:
+        if _is_ours(last.tb_next):  # where an interrupt was heard
+            last.tb_next = None
+        last = last.tb_next
     return traceback
+
+
+def _is_ours(traceback: TracebackType) -> bool:
+    code = traceback.tb_frame.f_code
+    return os.path.dirname(code.co_filename) == os.path.dirname(__file__)
 
 
 def _new_main(path: str | None = None) -> ModuleType:

@@ -32,13 +32,15 @@ class Child:
     """Where records go."""
     requests: int
     """Where requests come from."""
+    heard: int
+    """Where it is said that an interrupt was heard."""
 
     def to_json(self) -> str:
-        pipes = {"records": self.records, "requests": self.requests}
+        pipes = {"records": self.records, "requests": self.requests, "heard": self.heard}
         return json.dumps({**pipes, **asdict(self.settings)})
 
     @classmethod
     def from_json(cls, text: str) -> Child:
         body = json.loads(text)
-        records, requests = body.pop("records"), body.pop("requests")
-        return cls(Settings(**body), records, requests)
+        pipes = [body.pop(name) for name in ("records", "requests", "heard")]
+        return cls(Settings(**body), *pipes)

@@ -190,6 +190,34 @@ def test_a_loop_without_steps_is_interrupted(tmp_path: Path) -> None:
     assert ran.job.error is None
 
 
+def test_a_script_that_saves_when_interrupted_in_a_long_step_has_all_the_time_it_needs(
+    tmp_path: Path,
+) -> None:
+    script = write(
+        tmp_path,
+        """
+        import signal, time
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        print("in a long step")
+        try:
+            time.sleep(100)
+        except KeyboardInterrupt:
+            time.sleep(2.5)
+            print("saved")
+            raise
+        """,
+    )
+    ran = begin(script)
+    ran.until_printed("in a long step")
+    ran.job.stop()
+    ran.pump(lambda: ran.job._acknowledged)
+    ran.to_the_end()
+    assert "saved" in ran.lines
+    assert ran.lines[-1] == "KeyboardInterrupt"
+    assert not any("ampwatch" in line for line in ran.lines)
+    assert ran.job.state == "stopped"
+
+
 def test_a_script_that_listens_to_nothing_is_killed(tmp_path: Path) -> None:
     script = write(
         tmp_path,

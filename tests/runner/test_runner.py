@@ -81,7 +81,8 @@ SCRIPTS = {
     """,
     "signals": """
         import os, signal, time
-        print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        print(signal.getsignal(signal.SIGTERM))
         signal.signal(signal.SIGUSR1, lambda number, frame: print("signal", number))
         os.kill(os.getpid(), signal.SIGUSR1)
         signal.signal(signal.SIGALRM, lambda number, frame: print("alarm"))
