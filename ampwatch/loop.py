@@ -26,9 +26,9 @@ from ampwatch.probe.draft import Clip
 from ampwatch.probe.finders import OptimizerFinder, ScalerFinder
 from ampwatch.probe.ledger import Ledger
 from ampwatch.probe.losses import strange
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters, trained
-from ampwatch.probe.steps import OptimizerState
 from ampwatch.recorder import Recorder
 from ampwatch.scaling import Scaling
 from ampwatch.stepping import Stepping

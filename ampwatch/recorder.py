@@ -13,9 +13,10 @@ from ampwatch.guard import Guard
 from ampwatch.host import Host
 from ampwatch.probe.draft import Around
 from ampwatch.probe.finders import ModelFinder
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters
-from ampwatch.probe.steps import OptimizerState, StepReader
+from ampwatch.probe.steps import StepReader
 from ampwatch.record import NO_METRICS, StepRecord, TensorStats
 from ampwatch.tally import Tally
 

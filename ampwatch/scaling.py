@@ -15,8 +15,8 @@ from ampwatch.guard import guarded
 from ampwatch.knobs import Knobs
 from ampwatch.probe import private, resume
 from ampwatch.probe.losses import iterated, multiplied, tensors_in
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.scaler import listen, unlisten
-from ampwatch.probe.steps import OptimizerState
 from ampwatch.record.facts import fact
 from ampwatch.stepping import Stepping
 

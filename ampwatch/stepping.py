@@ -13,8 +13,8 @@ from ampwatch.knobs import Knobs
 from ampwatch.probe.autocast import AutocastWatch
 from ampwatch.probe.ledger import Ledger
 from ampwatch.probe.movement import Movement
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
-from ampwatch.probe.steps import OptimizerState
 from ampwatch.record import Notice
 from ampwatch.record.facts import fact
 from ampwatch.recorder import Recorder

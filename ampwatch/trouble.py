@@ -15,10 +15,10 @@ from torch.optim import Optimizer
 
 from ampwatch.probe.inquest import inquire
 from ampwatch.probe.movement import STILL_SHARE
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.statistics import spoilt
-from ampwatch.probe.steps import OptimizerState
 from ampwatch.record.facts import fact
 
 MOST_INQUESTS = 24

@@ -16,6 +16,7 @@ gradients.py   norms and non-finite counts of one optimizer's gradients
 exponents.py   how their magnitudes lie over the powers of two
 detail.py      per-parameter figures, as often as the budget allows
 steps.py       from gradients to one record a step
+optimizer_state.py  what is going on with one optimizer between two steps
 draft.py       a record that waits for its numbers
 transfer.py    numbers from a device without waiting for it
 check.py       what mixed precision does on this machine

@@ -16,7 +16,7 @@ from ampwatch.probe.parameters import Parameters
 from ampwatch.record import NO_METRICS, Exponents, StepRecord, TensorStats
 
 if TYPE_CHECKING:
-    from ampwatch.probe.steps import OptimizerState
+    from ampwatch.probe.optimizer_state import OptimizerState
 
 CLIP_EPSILON = 1e-6
 """As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""

@@ -8,8 +8,8 @@ from torch.optim import Optimizer
 
 from ampwatch.probe import private
 from ampwatch.probe.losses import Losses
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters, trained
-from ampwatch.probe.steps import OptimizerState
 
 GRAPHS_READ = 8
 """So many backward passes show the order of gradients; after that no graph is walked any more."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters, trained
-from ampwatch.probe.steps import OptimizerState
 
 
 class Optimizers:

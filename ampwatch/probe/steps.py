@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import random
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -22,76 +21,17 @@ from torch.optim import Optimizer
 from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.detail import Figures, Spacing
-from ampwatch.probe.draft import Around, Clip, Draft, healthy_record
+from ampwatch.probe.draft import Around, Draft, healthy_record
 from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
-from ampwatch.probe.movement import Movement
-from ampwatch.probe.parameters import Parameters, trained
+from ampwatch.probe.optimizer_state import OptimizerState
+from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.scaler import scale_in_force
 from ampwatch.probe.transfer import Transfer
 from ampwatch.record import StepRecord, TensorStats
 
 COUNT_AFTER_SKIP_STEPS = 32
 """Where numbers come late, non-finite values are counted ahead for so many steps after a skip."""
-
-
-class OptimizerState:
-    """What is going on with one optimizer between two of its steps."""
-
-    __slots__ = (
-        "clips",
-        "counts",
-        "figures",
-        "figures_scaled",
-        "ids",
-        "in_scaler",
-        "label",
-        "made_at",
-        "movement",
-        "parameters",
-        "ran",
-        "read_at",
-        "reading",
-        "ref",
-        "scale",
-        "scaler",
-        "stale",
-        "stepped_at",
-        "suspect",
-        "unscaled_at",
-        "values",
-    )
-
-    def __init__(self, optimizer: Optimizer, label: str) -> None:
-        self.ref = weakref.ref(optimizer)
-        self.label = label
-        self.ids = frozenset(map(id, trained(optimizer)))
-        """ids of what it trained when it was first seen."""
-        self.scaler: int | None = None
-        """id of the scaler that last unscaled or stepped it; -1 when that one is gone."""
-        self.suspect: weakref.ref[Tensor] | None = None
-        """A parameter whose gradient was inf or NaN at its last step."""
-        self.stale: bool | None = None
-        """Whether that gradient was so before every backward pass since; None before the first."""
-        self.unscaled_at = self.stepped_at = self.read_at = -1
-        """How many backward passes there had been."""
-        self.forget()
-
-    def forget(self) -> None:
-        """Ready for the next step; keeps nothing of the loop's alive."""
-        self.in_scaler = False
-        self.ran = False
-        self.parameters: list[Tensor] = []
-        self.reading: Reading | None = None
-        self.values: list[float] | None = None
-        self.figures: Figures | None = None
-        self.figures_scaled = True
-        self.counts: list[Tensor] | None = None
-        self.scale: tuple[Tensor, ...] = ()
-        self.clips: list[Clip] = []
-        self.movement: Movement | None = None
-        self.made_at: tuple[int, Tensor] | None = None
-        """Its latest scaled backward pass and the scale then, where an update came since."""
 
 
 class StepReader:
