@@ -42,6 +42,8 @@ SCALE = Knob("scale", 1.0, "Double or halve the scale", factor=2.0, lasting=Fals
 TARGET_GAIN = Knob("target_gain", 1.0, "Enlarge the targets tenfold", factor=10.0)
 LOSS_GAIN = Knob("loss_gain", 1.0, "Enlarge the loss tenfold", factor=10.0)
 INJECT = Knob("inject", None, "Put one inf into the gradients", lasting=False)
+EXPLAIN = Knob("explain", None, "Take the next step apart", lasting=False, marks=False)
+"""Its argument: the name of the parameter to follow, or None for one that is telling."""
 SPEED = Knob("speed", None, "Steps a second (none: flat out)", factor=2.0, marks=False)
 STOP = Knob("stop", None, "Stop at the end of this step", lasting=False, marks=False)
 
@@ -54,6 +56,7 @@ KNOBS: tuple[Knob, ...] = (
     TARGET_GAIN,
     LOSS_GAIN,
     INJECT,
+    EXPLAIN,
     SPEED,
     STOP,
 )

@@ -17,7 +17,7 @@ def asked() -> tuple[Controls, list[Request]]:
 def test_the_names_of_the_knobs_are_the_published_ones() -> None:
     assert [knob.name for knob in KNOBS] == [
         "pause", "step", "dtype", "scaler", "scale", "target_gain", "loss_gain", "inject",
-        "speed", "stop",
+        "explain", "speed", "stop",
     ]  # fmt: skip
 
 

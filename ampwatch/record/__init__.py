@@ -7,6 +7,7 @@ Absent means not measured, never 0. JSON has no NaN and no infinities: they are 
 
 from __future__ import annotations
 
+from ampwatch.record.anatomy import Followed, Operation, StepAnatomy
 from ampwatch.record.decode import from_json
 from ampwatch.record.encode import strict, to_json
 from ampwatch.record.shapes import (
@@ -26,11 +27,14 @@ __all__ = [
     "NO_METRICS",
     "SCHEMA",
     "Exponents",
+    "Followed",
     "Notice",
+    "Operation",
     "Record",
     "RunEnd",
     "RunInfo",
     "ScalerInfo",
+    "StepAnatomy",
     "StepRecord",
     "TensorStats",
     "from_json",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ampwatch.errors import RecordError
+from ampwatch.record.anatomy_json import read_anatomy
 from ampwatch.record.fields import (
     count,
     integer,
@@ -242,6 +243,7 @@ _MAKERS: dict[str, Callable[[Mapping[str, Any]], Record]] = {
     "step": _step,
     "run": _run,
     "tensors": _tensors,
+    "anatomy": read_anatomy,
     "end": _end,
     "notice": _notice,
 }

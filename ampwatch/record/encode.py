@@ -8,6 +8,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
+from ampwatch.record.anatomy import StepAnatomy
+from ampwatch.record.anatomy_json import anatomy_body
 from ampwatch.record.shapes import (
     KIND_OF,
     LARGEST,
@@ -123,7 +125,9 @@ def _measured(metrics: Mapping[str, float]) -> dict[str, Any]:
     return numbers
 
 
-def _line(record: RunInfo | TensorStats | RunEnd | Notice) -> str:
+def _line(record: RunInfo | TensorStats | StepAnatomy | RunEnd | Notice) -> str:
+    if isinstance(record, StepAnatomy):
+        return _encode(strict({"type": KIND_OF[StepAnatomy], **anatomy_body(record)}))
     body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
     scaler = body.get("scaler")
     if isinstance(scaler, ScalerInfo):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+from ampwatch.record.anatomy import StepAnatomy
+
 SCHEMA = 1
 LARGEST = 2**63 - 1
 """Whole numbers fit 64 bits: JSON readers and arrays take no larger ones."""
@@ -160,7 +162,7 @@ class Notice:
     refused: bool = False
 
 
-Record: TypeAlias = StepRecord | RunInfo | TensorStats | RunEnd | Notice
+Record: TypeAlias = StepRecord | RunInfo | TensorStats | StepAnatomy | RunEnd | Notice
 
 SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 """How numbers that JSON lacks are spelled."""
@@ -168,6 +170,7 @@ KIND_OF: dict[type, str] = {
     StepRecord: "step",
     RunInfo: "run",
     TensorStats: "tensors",
+    StepAnatomy: "anatomy",
     RunEnd: "end",
     Notice: "notice",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from ampwatch.history import History
 from ampwatch.plot.spec import Mark
-from ampwatch.record import Record, RunEnd, RunInfo, StepRecord, TensorStats
+from ampwatch.record import Record, RunEnd, RunInfo, StepAnatomy, StepRecord, TensorStats
 from ampwatch.run.bursts import BurstLedger
 from ampwatch.run.events import EventLog
 from ampwatch.run.fact_log import FactLog
@@ -43,6 +43,8 @@ class Run:
         """Of the latest detail step."""
         self.finite_tensors: TensorStats | None = None
         """Of the latest detail step without inf and NaN."""
+        self.anatomy: StepAnatomy | None = None
+        """The step that was taken apart last."""
         self.steps = 0
         """How many steps the run has come to: the last step's number and one."""
         self.records = 0
@@ -82,6 +84,8 @@ class Run:
                 self.finite_tensors = record
             self._narrator.tensors = len(record.name)
             self.gradients.see(record, None if self.last is None else self.last.dtype)
+        elif isinstance(record, StepAnatomy):
+            self.anatomy = record
         elif isinstance(record, RunInfo):
             self.info = record
             if record.tensors:
