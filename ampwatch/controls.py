@@ -34,6 +34,7 @@ class Knob:
 
 PAUSE = Knob("pause", False, "Pause or go on", choices=(False, True), marks=False)
 STEP = Knob("step", None, "Take one step and pause", lasting=False, marks=False)
+"""Its argument: how many steps, or None for one. A number is answered with their seconds."""
 DTYPE = Knob(
     "dtype", None, "Switch what autocast lowers to", choices=("float16", "bfloat16", "float32")
 )

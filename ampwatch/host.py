@@ -41,6 +41,7 @@ class Host:
         rate: steps a second to hold back to.
         name: what the run is called.
         initial: knobs that are turned before the first step.
+        measures_memory: steps after a pause tell what they keep in memory.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Host:
         rate: float | None = None,
         name: str | None = None,
         initial: Sequence[Request] = (),
+        measures_memory: bool = False,
     ) -> None:
         self._feed = feed
         self._requests = requests
@@ -61,7 +63,10 @@ class Host:
         self._rate = rate
         self._due = 0.0
         self._paused = False
-        self._single = False
+        self._granted = 0
+        """Steps that may still be taken although the loop is paused."""
+        self._counted = False
+        self._block_begun: float | None = None
         self._pid = os.getpid()
         self._closed = False
         self.initial = tuple(initial)
@@ -75,6 +80,9 @@ class Host:
         self.started = time.monotonic()
         self.waited = 0.0
         """Seconds the loop was held back by pausing and pacing; no part of its own step time."""
+        self.resumed = False
+        """Whether the loop has been let go on after a pause, and not come to a boundary since."""
+        self.measures_memory = measures_memory
         self.stopped_by: str | None = None
         """"user" or "steps" once the loop was told to stop."""
         self.last_step = -1
@@ -136,11 +144,17 @@ class Host:
                 self._feed.put(to_json(Notice(thinned)), keep=True)
             self._feed.close()
 
-    def boundary(self, turn: Callable[[Request], Notice | None]) -> None:
+    def boundary(
+        self,
+        turn: Callable[[Request], Notice | None],
+        settle: Callable[[], None] | None = None,
+    ) -> None:
         """Between two steps: turn what was asked to be turned, wait while paused, keep the pace.
 
         Args:
             turn: called with each request that is not about waiting; its answer is handed on.
+            settle: called before the loop waits for a person: what is still on a device can be
+                waited for as well.
 
         Raises:
             StopTraining: the loop was asked to stop, or has taken the steps it was to take.
@@ -150,30 +164,42 @@ class Host:
         if self._steps is not None and self.last_step + 1 >= self._steps:
             self.stopped_by = self.stopped_by or "steps"
             raise StopTraining
+        self.resumed = False
         if self._requests is not None:
             self._listen(0.0, turn)
         if self._paused or self._rate:
             begun = time.monotonic()
             try:
-                self._hold(begun, turn)
+                self._hold(begun, turn, settle)
             finally:
                 self.waited += time.monotonic() - begun
         elif self.stopped_by:
             raise StopTraining
 
-    def _hold(self, begun: float, turn: Callable[[Request], Notice | None]) -> None:
+    def _hold(
+        self,
+        begun: float,
+        turn: Callable[[Request], Notice | None],
+        settle: Callable[[], None] | None,
+    ) -> None:
         if self._feed is not None:
             self._feed.flush()
         while True:
             if self.stopped_by:
                 raise StopTraining
-            if self._single:
-                self._single = False
+            if self._granted:
+                self._granted -= 1
+                if self._counted and self._block_begun is None:
+                    self._block_begun = time.monotonic()
                 return
             if self._paused:
+                if settle is not None:
+                    settle()
+                self._tell_block()
                 if self._log is not None:
                     self._log.flush()  # nobody knows for how long
                 self._listen(None, turn)
+                self.resumed = True
                 continue
             now = time.monotonic()
             gap = 1.0 / self._rate if self._rate else 0.0
@@ -183,6 +209,13 @@ class Host:
                 self._due += gap
                 return
             self._listen(left, turn)
+
+    def _tell_block(self) -> None:
+        """The steps that were asked for by number are done: say how many seconds they took."""
+        if self._block_begun is not None:
+            seconds, self._block_begun = time.monotonic() - self._block_begun, None
+            self._counted = False
+            self.put(Notice("", controls.STEP.name, seconds))
 
     def _listen(self, timeout: float | None, turn: Callable[[Request], Notice | None]) -> None:
         """Wait for requests and deal with them; the screen going away is a request to stop."""
@@ -212,8 +245,12 @@ class Host:
             self.put(Notice("", controls.STOP.name, True))
         elif request.knob == controls.PAUSE.name:
             self._paused = bool(request.value)
+            self._granted, self._counted, self._block_begun = 0, False, None
         elif request.knob == controls.STEP.name:
-            self._paused = self._single = True
+            self._paused = True
+            count = request.value
+            self._counted = isinstance(count, int)
+            self._granted = max(1, count) if isinstance(count, int) else 1
         elif request.knob == controls.SPEED.name:
             rate = request.value
             self._rate = float(rate) if isinstance(rate, (int, float)) and rate > 0 else None

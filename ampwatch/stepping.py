@@ -135,12 +135,17 @@ class Stepping:
         self.ledger.losses.next_step()
         self._autocast.next_step()
         if self._reader.pending:
-            self._flush()
-        self._host.boundary(self.turn)
+            self._flush(False)
+        self._host.boundary(self.turn, self._settle)
 
     @guarded()
-    def _flush(self) -> None:
-        self._reader.flush(wait=False)
+    def _flush(self, wait: bool) -> None:
+        self._reader.flush(wait=wait)
+
+    def _settle(self) -> None:
+        """A pause begins: whoever looks on is to see the last step too."""
+        if self._reader.pending:
+            self._flush(True)
 
     def turn(self, request: Request) -> Notice | None:
         """Turn a knob; the answer to whoever asked."""

@@ -139,6 +139,35 @@ def test_a_single_step_pauses_after_it(screen: Screen) -> None:
         screen.boundary()
 
 
+def test_a_number_of_steps_pauses_after_them_and_tells_how_long_they_took(screen: Screen) -> None:
+    screen.ask("step", 3)
+    begun = time.monotonic()
+    for _ in range(3):
+        screen.boundary()
+        assert not screen.host.resumed
+        time.sleep(0.02)
+    assert screen.received() == []
+    later(0.1, screen.ask, "pause", False)
+    settled: list[float] = []
+    screen.host.boundary(screen.turn, lambda: settled.append(time.monotonic()))
+    taken = time.monotonic() - begun - 0.1
+    (told,) = screen.received()
+    assert (told.text, told.knob) == ("", "step")
+    assert 0.06 <= told.value <= taken + 0.05, "the time of the pause is not among it"
+    assert len(settled) == 1, "what is on a device is waited for once"
+    assert screen.host.resumed, "until the next boundary"
+    screen.boundary()
+    assert not screen.host.resumed
+
+
+def test_a_single_step_is_not_answered(screen: Screen) -> None:
+    screen.ask("step")
+    screen.boundary()
+    later(0.05, screen.ask, "pause", False)
+    screen.boundary()
+    assert screen.received() == []
+
+
 def test_stop_ends_the_loop_and_is_acknowledged(screen: Screen) -> None:
     screen.ask("stop")
     with pytest.raises(StopTraining):

@@ -54,6 +54,7 @@ def main() -> NoReturn:
         rate=settings.rate,
         name=settings.name,
         initial=[Request(knob, value) for knob, value in _initial(settings) if value is not None],
+        measures_memory=settings.memory,
     )
     host.install(here)
     here.put(here.info)

@@ -21,6 +21,8 @@ class Settings:
     device: str | None = None
     dtype: str | None = None
     scaler: str | None = None
+    memory: bool = False
+    """Whether steps after a pause tell what they keep in memory."""
 
 
 @dataclass(frozen=True, slots=True)
