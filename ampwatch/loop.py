@@ -29,6 +29,7 @@ from ampwatch.probe.losses import strange
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters, trained
+from ampwatch.probe.saved_bytes import MemoryWatch
 from ampwatch.recorder import Recorder
 from ampwatch.scaling import Scaling
 from ampwatch.stepping import Stepping
@@ -93,6 +94,10 @@ class Loop:
             ScalerFinder(self.scaling.adopt, self.scaling.disabled),
             self.trouble.packing,
         ]
+        if host.measures_memory:
+            packing = self.trouble.packing
+            memory = MemoryWatch(self.guard, host, self.names, packing, self.recorder)
+            self._parts.append(memory)
         if self.optimizers.everything:
             self._parts.append(self.recorder.finder)
         self.names.add_models(models)

@@ -189,3 +189,20 @@ def saved_tensors(node: Any) -> dict[str, Tensor]:
             if isinstance(value, Tensor) and value.is_floating_point():
                 found[attribute.removeprefix("_saved_")] = value.detach()
     return found
+
+
+def kept_tensors(node: Any) -> list[Tensor]:
+    """Every tensor that a node of an autograd graph keeps for backward, whatever its kind.
+
+    What was freed, or was changed in place since, is left out.
+    """
+    found: list[Tensor] = []
+    names = [name for name in dir(node) if name.startswith("_saved_")]
+    for name in names if names else ("saved_tensors",):  # the latter: torch.autograd.Function
+        try:
+            value = getattr(node, name, None)
+        except RuntimeError:
+            continue
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        found += [each for each in values if isinstance(each, Tensor)]
+    return found
