@@ -6,15 +6,19 @@ Each function says what it reads. Where a torch version has moved it, the functi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch import overrides as _overrides
 from torch.amp import grad_scaler as _grad_scaler
 from torch.amp.autocast_mode import autocast
 from torch.nn.utils import clip_grad as _clip_grad
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext as _DeviceContext
 
 
 class Unsupported(RuntimeError):
@@ -156,6 +160,12 @@ def sequence_number(node: Any) -> int:
     return number
 
 
+def made_in(node: Any) -> torch.dtype | None:
+    """The dtype of what this node's operation made; None where torch does not tell."""
+    made = getattr(node, "_input_metadata", None)
+    return made[0].dtype if made else None
+
+
 # Clipping: callers hold their own reference to clip_grad_norm_, but all of them go through this.
 
 ClipFunction = Callable[..., None]
@@ -189,6 +199,49 @@ def saved_tensors(node: Any) -> dict[str, Tensor]:
             if isinstance(value, Tensor) and value.is_floating_point():
                 found[attribute.removeprefix("_saved_")] = value.detach()
     return found
+
+
+# Function modes: they see what the script's code calls. The stack belongs to one thread.
+
+_stack: Any = _overrides
+
+
+def insert_mode(mode: TorchFunctionMode) -> None:
+    """Put a mode below those that are there, which leave in their own order whatever we do;
+    only a device context has to stay at the very bottom."""
+    modes = _all_popped()
+    try:
+        if modes and isinstance(modes[0], _DeviceContext):
+            _stack._push_mode(modes.pop(0))
+        _stack._push_mode(mode)
+    finally:
+        for each in modes:
+            _stack._push_mode(each)
+
+
+def remove_mode(mode: TorchFunctionMode) -> bool:
+    """Take a mode out of the stack from wherever it is; whether it was there."""
+    modes = _all_popped()
+    for each in modes:
+        if each is not mode:
+            _stack._push_mode(each)
+    return any(each is mode for each in modes)
+
+
+def _all_popped() -> list[TorchFunctionMode]:
+    """Empties the stack; the lowest mode comes first."""
+    try:
+        size = _stack._len_torch_function_stack()
+        return [_stack._pop_mode() for _ in range(size)][::-1]
+    except AttributeError:
+        raise Unsupported("torch.overrides._pop_mode") from None
+
+
+def compiled_code() -> bool:
+    """Whether torch.compile has made code for anything in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(utils, "counters", None) or {}
+    return bool("stats" in counters and counters["stats"]["unique_graphs"])
 
 
 def kept_tensors(node: Any) -> list[Tensor]:

@@ -1,0 +1,137 @@
+"""The operations of a forward pass, read off the graph that it left for backward.
+
+A graph knows nothing of modules. But an operation that uses parameters belongs to the module that
+holds them, and what is computed next comes after that module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ampwatch.probe.private import made_in, saved_tensors, sequence_number
+
+RESULTS = ("result", "result0", "output", "out")
+"""Under these names an operation keeps what it has made; under others what it was given."""
+PASSING = (
+    "ToCopy", "T", "View", "UnsafeView", "Expand", "Transpose", "Permute", "Reshape", "Alias",
+    "Unsqueeze", "Squeeze", "Clone", "ReshapeAlias", "Slice", "Select",
+)  # fmt: skip
+"""They move values about and make none."""
+MOST_NODES = 20_000
+"""A walk over the graph of a very large model stops here, at the operations nearest the loss."""
+
+Naming = Callable[[list[Tensor]], list[str]]
+"""Names of parameters, as the user's code has them; "" where it has none."""
+
+
+@dataclass(eq=False)
+class Operation:
+    """One node of the graph, with what it keeps."""
+
+    node: Any
+    title: str
+    number: int
+    saved: dict[str, Tensor]
+    parents: list[Operation | None] = field(default_factory=list)
+    parameters: list[tuple[str, Tensor]] = field(default_factory=list)
+    module: str | None = None
+    """The module whose parameters it uses."""
+    after: str | None = None
+    """The module whose parameters were used last before it."""
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """Of what it has made."""
+        return made_in(self.node)
+
+    def finite(self) -> bool:
+        """Whether nothing that it keeps is inf or NaN."""
+        return all(fine(tensor) for tensor in self.saved.values())
+
+    def weights(self) -> list[tuple[str, Tensor]]:
+        """Parameters that come in directly or through a cast or a transposition."""
+        found = list(self.parameters)
+        for parent in self.parents:
+            if parent is not None and parent.title in PASSING:
+                found += parent.weights()
+        return found
+
+    def inputs(self) -> dict[str, Tensor]:
+        return {name: each for name, each in self.saved.items() if name not in RESULTS}
+
+    def results(self) -> dict[str, Tensor]:
+        return {name: each for name, each in self.saved.items() if name in RESULTS}
+
+    def source(self) -> Operation | None:
+        """The operation that made its first input, past casts and views."""
+        parent = next((each for each in self.parents if each is not None), None)
+        return parent.itself() if parent is not None else None
+
+    def words(self) -> str:
+        """Its title as the function is called: native_layer_norm, div."""
+        title = self.title
+        return (
+            "".join(f" {c.lower()}" if c.isupper() else c for c in title).strip().replace(" ", "_")
+        )
+
+    def itself(self) -> Operation | None:
+        """The same, or what it passes on."""
+        operation: Operation | None = self
+        while operation is not None and operation.title in PASSING:
+            operation = next((each for each in operation.parents if each is not None), None)
+        return operation
+
+
+def fine(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())
+
+
+def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> list[Operation]:
+    """All of them, in the order in which they were computed.
+
+    Args:
+        names: of parameters.
+        saved: whether to read what they keep: not while somebody packs it.
+    """
+    stack = [root.grad_fn for root in roots if root.grad_fn is not None]
+    known: dict[Any, Operation] = {}
+    while stack and len(known) < MOST_NODES:
+        node = stack.pop()
+        if node in known:
+            continue
+        kept = saved_tensors(node) if saved else {}
+        known[node] = Operation(node, _title(node), sequence_number(node), kept)
+        stack.extend(child for child, _ in node.next_functions if child is not None)
+    variables = [
+        variable for node in known if (variable := getattr(node, "variable", None)) is not None
+    ]
+    name_of = dict(zip(map(id, variables), names(variables), strict=True))
+    for operation in known.values():
+        operation.parents = [known.get(child) for child, _ in operation.node.next_functions]
+        for parent in operation.parents:
+            variable = None if parent is None else getattr(parent.node, "variable", None)
+            if variable is not None:
+                operation.parameters.append((name_of[id(variable)], variable.detach()))
+    order = sorted(
+        (o for o in known.values() if getattr(o.node, "variable", None) is None),
+        key=lambda operation: operation.number,
+    )
+    module = None
+    for operation in order:
+        own = [parameter.rpartition(".")[0] for parameter, _ in operation.weights()]
+        if any(own):
+            module = operation.module = next(each for each in own if each)
+        elif operation.title not in PASSING:
+            operation.after = module
+    return order
+
+
+def _title(node: Any) -> str:
+    """div of DivBackward0."""
+    text = str(node.name()).split("::")[-1]
+    return text.partition("Backward")[0]
