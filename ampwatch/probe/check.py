@@ -6,14 +6,15 @@ import contextlib
 import copy
 import math
 import platform
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from ampwatch.probe.speed import matrix_speed
 
 DTYPES = (torch.float16, torch.bfloat16)
 FEATURES, CLASSES, BATCH = 16, 4, 8
@@ -21,10 +22,6 @@ SCALE = 1024.0
 OVERFLOWING_GAIN = {torch.float16: 2.0**40, torch.bfloat16: math.inf}
 """What the loss is multiplied by: the gradients of the small net below are then far beyond 65504,
 and well inside float32. bfloat16 reaches as far as float32: only an infinite loss overflows."""
-SPEED_SECONDS = 0.15
-"""For each of the two matrix products that are compared."""
-MATRIX = {"cpu": 256}
-MATRIX_ELSEWHERE = 1024
 
 
 @dataclass(slots=True)
@@ -124,7 +121,7 @@ def _measure_path(device: torch.device, dtype: torch.dtype) -> PathReport:
         with _noted(report, "overflow"):
             _measure_overflow(trial, report)
         with _noted(report, "speed"):
-            report.speed = _speed(device, dtype)
+            report.speed = matrix_speed(device, dtype)
     return report
 
 
@@ -208,40 +205,6 @@ def _step(model: nn.Linear, scaler: torch.amp.GradScaler, loss: Tensor) -> None:
     torch.autograd.backward([scaler.scale(loss)])
     scaler.step(optimizer)
     scaler.update()
-
-
-def _speed(device: torch.device, dtype: torch.dtype) -> float:
-    size = MATRIX.get(device.type, MATRIX_ELSEWHERE)
-    matrix = torch.ones(size, size, device=device)
-    half = matrix.to(dtype)
-    threads = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)  # threads wait for each other when the machine is busy
-    try:
-        return _seconds(device, lambda: matrix @ matrix) / _seconds(device, lambda: half @ half)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _seconds(device: torch.device, call: Callable[[], Tensor]) -> float:
-    """The shortest time of one call: what else the machine does makes the others longer."""
-    times: list[float] = []
-    call()
-    _wait(device)
-    until = time.perf_counter() + SPEED_SECONDS
-    while len(times) < 3 or time.perf_counter() < until:
-        begun = time.perf_counter()
-        call()
-        _wait(device)
-        times.append(time.perf_counter() - begun)
-    return min(times)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
 
 
 def _weights(model: nn.Linear) -> Tensor:

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from torch.nn import functional as F
 
 from ampwatch.cli import main
-from ampwatch.probe import check
+from ampwatch.probe import check, speed
 from ampwatch.probe.check import DeviceReport, PathReport, Report
 
 
 @pytest.fixture(scope="module")
 def cpu() -> Iterator[DeviceReport]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "SPEED_SECONDS", 0.0)
+        patch.setattr(speed, "SPEED_SECONDS", 0.0)
         yield check._measure_device("cpu")
 
 
@@ -57,7 +57,7 @@ def test_a_scaler_that_does_not_skip_is_found_out(monkeypatch: pytest.MonkeyPatc
         def update(self, new_scale: object = None) -> None: ...
 
     monkeypatch.setattr(torch.amp, "GradScaler", Careless)
-    monkeypatch.setattr(check, "SPEED_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "SPEED_SECONDS", 0.0)
     half = check._measure_path(torch.device("cpu"), torch.float16)
     assert half.overflow_caught is False
     assert half.overflow_left_weights is False
@@ -67,7 +67,7 @@ def test_a_scaler_that_does_not_skip_is_found_out(monkeypatch: pytest.MonkeyPatc
 
 def test_an_optimizer_that_does_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self, closure=None: None)
-    monkeypatch.setattr(check, "SPEED_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "SPEED_SECONDS", 0.0)
     for dtype in check.DTYPES:
         path = check._measure_path(torch.device("cpu"), dtype)
         assert path.step_changed_weights is False
@@ -80,7 +80,7 @@ def test_a_disabled_scaler_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None
 
     scaler = torch.amp.GradScaler
     monkeypatch.setattr(torch.amp, "GradScaler", disabled)
-    monkeypatch.setattr(check, "SPEED_SECONDS", 0.0)
+    monkeypatch.setattr(speed, "SPEED_SECONDS", 0.0)
     half = check._measure_path(torch.device("cpu"), torch.float16)
     assert half.scaler_enabled is False
     assert half.overflow_caught is False
