@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ampwatch.record import Record, RunEnd, RunInfo, StepRecord, TensorStats
+from ampwatch.record import ActivationStats, Record, RunEnd, RunInfo, StepRecord, TensorStats
 
 
 def rank_path(path: Path | str, rank: int, world_size: int) -> Path:
@@ -28,7 +28,7 @@ class RankMerger:
     def __init__(self, ranks: int = 0) -> None:
         self.late: set[int] = set()
         """Ranks that are not waited for: they may have died without a word."""
-        self._waiting: list[deque[StepRecord | TensorStats]] = []
+        self._waiting: list[deque[StepRecord | TensorStats | ActivationStats]] = []
         self._reached: list[int] = []
         self._done: set[int] = set()
         self._ends: dict[int, RunEnd] = {}
@@ -47,7 +47,7 @@ class RankMerger:
     def feed(self, rank: int, records: Iterable[Record]) -> None:
         """Take in what one rank has recorded."""
         for record in records:
-            if isinstance(record, (StepRecord, TensorStats)):
+            if isinstance(record, (StepRecord, TensorStats, ActivationStats)):
                 # What comes after its step went out without it is too late to be told.
                 if record.step > self._step:
                     self._waiting[rank].append(record)
@@ -96,17 +96,16 @@ class RankMerger:
 
     def _merge(self, step: int) -> list[Record]:
         steps: dict[str | None, list[StepRecord]] = {}
-        stats: list[TensorStats] = []
+        stats: dict[tuple[str, ...], list[TensorStats | ActivationStats]] = {}
         for queue in self._waiting:
             while queue and queue[0].step <= step:
                 record = queue.popleft()
-                if isinstance(record, TensorStats):
-                    stats.append(record)
-                else:
+                if isinstance(record, StepRecord):
                     steps.setdefault(record.optimizer, []).append(record)
+                else:
+                    stats.setdefault((type(record).__name__, *record.name), []).append(record)
         merged: list[Record] = [merge_ranks(records) for records in steps.values()]
-        if stats:
-            merged.append(max(stats, key=lambda one: sum(one.nonfinite)))
+        merged += [max(same, key=lambda one: sum(one.nonfinite)) for same in stats.values()]
         return merged
 
 

@@ -13,6 +13,7 @@ from ampwatch.record.encode import strict, to_json
 from ampwatch.record.shapes import (
     NO_METRICS,
     SCHEMA,
+    ActivationStats,
     Exponents,
     Notice,
     Record,
@@ -26,6 +27,7 @@ from ampwatch.record.shapes import (
 __all__ = [
     "NO_METRICS",
     "SCHEMA",
+    "ActivationStats",
     "Exponents",
     "Followed",
     "Notice",

@@ -25,6 +25,7 @@ from ampwatch.record.fields import (
 from ampwatch.record.shapes import (
     LARGEST,
     SCHEMA,
+    ActivationStats,
     Exponents,
     Notice,
     Record,
@@ -193,6 +194,43 @@ def _tensors(body: Mapping[str, Any]) -> TensorStats:
     return stats
 
 
+def _activations(body: Mapping[str, Any]) -> ActivationStats:
+    stats = ActivationStats(
+        step=count(body["step"]),
+        name=texts(body["name"]),
+        after=_truths(body["after"]),
+        dtype=texts(body["dtype"]),
+        max=numbers(body["max"]),
+        nonfinite=_counts(body["nonfinite"]),
+        size=_counts(body["size"]),
+        exponents=_rows_of_exponents(body.get("exponents")),
+        scale=optional(body, "scale", number),
+    )
+    columns: tuple[tuple[object, ...], ...] = (
+        stats.after,
+        stats.dtype,
+        stats.max,
+        stats.nonfinite,
+        stats.size,
+        *([stats.exponents] * bool(stats.exponents)),
+    )
+    if any(len(column) != len(stats.name) for column in columns):
+        raise ValueError("its columns differ in length")
+    return stats
+
+
+def _truths(value: Any) -> tuple[bool, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{short(value)} is not a list")
+    return tuple(map(truth, value))
+
+
+def _counts(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{short(value)} is not a list")
+    return tuple(map(count, value))
+
+
 MOST_BINS = 4096
 """float64 has 2,098 exponents; a line that asks for more is no histogram of ours."""
 
@@ -243,6 +281,7 @@ _MAKERS: dict[str, Callable[[Mapping[str, Any]], Record]] = {
     "step": _step,
     "run": _run,
     "tensors": _tensors,
+    "activations": _activations,
     "anatomy": read_anatomy,
     "end": _end,
     "notice": _notice,

@@ -15,6 +15,7 @@ from ampwatch.record.shapes import (
     LARGEST,
     SCHEMA,
     SPECIAL,
+    ActivationStats,
     Exponents,
     Notice,
     Record,
@@ -125,7 +126,7 @@ def _measured(metrics: Mapping[str, float]) -> dict[str, Any]:
     return numbers
 
 
-def _line(record: RunInfo | TensorStats | StepAnatomy | RunEnd | Notice) -> str:
+def _line(record: RunInfo | TensorStats | ActivationStats | StepAnatomy | RunEnd | Notice) -> str:
     if isinstance(record, StepAnatomy):
         return _encode(strict({"type": KIND_OF[StepAnatomy], **anatomy_body(record)}))
     body: dict[str, Any] = {name: getattr(record, name) for name in record.__dataclass_fields__}
@@ -136,7 +137,7 @@ def _line(record: RunInfo | TensorStats | StepAnatomy | RunEnd | Notice) -> str:
     head: dict[str, Any] = {"type": kind}
     if kind == "run":
         head["schema"] = SCHEMA
-    if isinstance(record, TensorStats):
+    if isinstance(record, (TensorStats, ActivationStats)):
         exponents = body.pop("exponents")
         if exponents:
             body["exponents"] = [_exponents(each) for each in exponents]

@@ -141,6 +141,28 @@ class TensorStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ActivationStats:
+    """The gradients that flow between the modules at one detail step, true magnitudes (divided by
+    the scale), as backward computes them: in the dtype that autocast chose.
+
+    A row is the output of a module with parameters of its own, or, where ``after`` says so, what
+    is computed from there up to the next such module. The module nearest the loss comes first.
+    """
+
+    step: int
+    name: tuple[str, ...]
+    """Modules as the user's code names them; "" is the model itself."""
+    after: tuple[bool, ...]
+    dtype: tuple[str, ...]
+    max: tuple[float, ...]
+    nonfinite: tuple[int, ...]
+    size: tuple[int, ...]
+    exponents: tuple[Exponents, ...] = ()
+    scale: float | None = None
+    """The factor of GradScaler in force at this step: times this is what the dtype had to hold."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnd:
     """How a run ended: "finished", "failed" or "stopped"."""
 
@@ -162,7 +184,9 @@ class Notice:
     refused: bool = False
 
 
-Record: TypeAlias = StepRecord | RunInfo | TensorStats | StepAnatomy | RunEnd | Notice
+Record: TypeAlias = (
+    StepRecord | RunInfo | TensorStats | ActivationStats | StepAnatomy | RunEnd | Notice
+)
 
 SPECIAL = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 """How numbers that JSON lacks are spelled."""
@@ -170,6 +194,7 @@ KIND_OF: dict[type, str] = {
     StepRecord: "step",
     RunInfo: "run",
     TensorStats: "tensors",
+    ActivationStats: "activations",
     StepAnatomy: "anatomy",
     RunEnd: "end",
     Notice: "notice",

@@ -9,8 +9,17 @@ from typing import Any
 
 from ampwatch.history import History
 from ampwatch.plot.spec import Mark
-from ampwatch.record import Record, RunEnd, RunInfo, StepAnatomy, StepRecord, TensorStats
+from ampwatch.record import (
+    ActivationStats,
+    Record,
+    RunEnd,
+    RunInfo,
+    StepAnatomy,
+    StepRecord,
+    TensorStats,
+)
 from ampwatch.run.bursts import BurstLedger
+from ampwatch.run.detail_steps import joined
 from ampwatch.run.events import EventLog
 from ampwatch.run.fact_log import FactLog
 from ampwatch.run.gradient_levels import GradientLevels
@@ -43,6 +52,9 @@ class Run:
         """Of the latest detail step."""
         self.finite_tensors: TensorStats | None = None
         """Of the latest detail step without inf and NaN."""
+        self.activations: ActivationStats | None = None
+        """Of the latest detail step at which they were seen."""
+        self.finite_activations: ActivationStats | None = None
         self.anatomy: StepAnatomy | None = None
         """The step that was taken apart last."""
         self.steps = 0
@@ -79,11 +91,15 @@ class Run:
         if isinstance(record, StepRecord):
             self._step(record)
         elif isinstance(record, TensorStats):
-            self.tensors = record
+            self.tensors = joined(self.tensors, record)
             if not any(record.nonfinite):
-                self.finite_tensors = record
+                self.finite_tensors = joined(self.finite_tensors, record)
             self._narrator.tensors = len(record.name)
             self.gradients.see(record, None if self.last is None else self.last.dtype)
+        elif isinstance(record, ActivationStats):
+            self.activations = record
+            if not any(record.nonfinite):
+                self.finite_activations = record
         elif isinstance(record, StepAnatomy):
             self.anatomy = record
         elif isinstance(record, RunInfo):
