@@ -1,22 +1,26 @@
 """Small loops that go wrong in the ways people report most, each with its right answer.
 
-They lie beside the repository, as plain scripts that know nothing of us. Each runs unmodified
-under ``ampwatch run``, and is examined a second time from its log. ``-s`` prints the table.
+They lie beside the repository, as plain scripts that know nothing of us. Each must be right on
+three roads: with the hook in the script, under ``ampwatch run`` as it is, and from the log of that.
+``pytest tests/rules/test_cases.py -k table -s -n 0`` prints them all in one table.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from case_roads import NoPlace, diagnosed, faults, hooked, watched, with_statement
 
-from ampwatch.log import read_log
-from ampwatch.record import Record
-from ampwatch.session import Session
+from ampwatch.rules import SEVERITIES
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "cases"
 EXPECTED: dict[str, dict[str, Any]] = (
@@ -24,61 +28,97 @@ EXPECTED: dict[str, dict[str, Any]] = (
     if (FOLDER / "expected.json").is_file()
     else {}
 )
-TROUBLE = ("warning", "error")
+ROADS = ("hook", "run", "diagnose")
 
 if not EXPECTED:
     pytest.skip("no folder of cases beside the repository", allow_module_level=True)
 
 
-class Recorded:
-    def __init__(self, records: list[Record]) -> None:
-        self._records = records
+@dataclass(frozen=True)
+class Outcome:
+    """One case on all three roads."""
 
-    def poll(self) -> list[Record]:
-        records, self._records = self._records, []
-        return records
+    name: str
+    log: Path
+    """Of ``ampwatch run``."""
+    error: str | None
+    """What ended the script with the hook in it."""
+    summaries: dict[str, dict[str, Any]]
+    """The diagnosis on each road."""
+
+    def faults(self, road: str) -> list[str]:
+        return faults(self.summaries[road], EXPECTED[self.name])
+
+    @property
+    def row(self) -> str:
+        """Its line of the table: right or wrong, and what was found, worst first."""
+        words = ("WRONG" if self.faults(road) else "right" for road in ROADS)
+        on: dict[tuple[int, str], list[str]] = {}
+        for road in ROADS:
+            for finding in self.summaries[road]["findings"]:
+                key = (SEVERITIES.index(finding["severity"]), finding["rule"])
+                on.setdefault(key, []).append(road)
+        told = [
+            rule if len(roads) == len(ROADS) else f"{rule} ({', '.join(roads)} alone)"
+            for (_, rule), roads in sorted(on.items())
+        ]
+        cells = "".join(f"{word:10}" for word in words)
+        return f"{self.name:28}{cells}{', '.join(told) or 'nothing'}"
 
 
-def wrong(summary: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """What of a summary is not as it must be."""
-    found = {finding["rule"]: finding["severity"] for finding in summary["findings"]}
-    allowed = {*expected["must"], *expected["may"]}
-    faults = [f"{rule} was not found" for rule in expected["must"] if rule not in found]
-    faults += [
-        f"{rule} ({severity}) is no mistake of this loop"
-        for rule, severity in found.items()
-        if severity in TROUBLE and rule not in allowed
-    ]
-    for key in ("status", "skipped"):
-        if summary[key] != expected[key]:
-            faults.append(f"{key} is {summary[key]!r}, not {expected[key]!r}")
-    if summary["skipped_steps"] != expected["skipped_at"]:
-        faults.append(f"skipped at {summary['skipped_steps']}")
-    return faults
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outcome]:
+    """Examines a case, once."""
+    folder = tmp_path_factory.mktemp("cases")
+
+    @cache
+    def examine(name: str) -> Outcome:
+        own, foreign = folder / f"{name}.hook.jsonl", folder / f"{name}.run.jsonl"
+        error = hooked(FOLDER / name, own)
+        summaries = {
+            "hook": diagnosed(own),
+            "run": watched(FOLDER / name, foreign),
+            "diagnose": diagnosed(foreign),
+        }
+        return Outcome(name, foreign, error, summaries)
+
+    return examine
 
 
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")  # rightly: it is one
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_case_is_named_rightly_live_and_from_its_log(name: str, tmp_path: Path) -> None:
-    expected, log = EXPECTED[name], tmp_path / "run.jsonl"
-    command = [sys.executable, "-m", "ampwatch", "run", "--headless", "--json"]
-    done = subprocess.run(
-        [*command, "--log", str(log), str(FOLDER / name)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    live = json.loads(done.stdout)
-    session = Session(Recorded(list(read_log(str(log)))))
-    while session.pump():
-        pass
-    again = session.summary()
-    found = ", ".join(finding["rule"] for finding in live["findings"]) or "nothing"
-    faults = wrong(live, expected)
-    print(f"\n{name:28} {'right' if not faults else 'WRONG'}   found {found}")
-    assert faults == []
-    assert wrong(again, expected) == []
-    assert [each["rule"] for each in again["findings"]] == [
-        each["rule"] for each in live["findings"]
-    ]
-    assert "stopped watching" not in done.stderr
+def test_a_case_is_right_on_three_roads(
+    name: str, outcome: Callable[[str], Outcome], capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen = outcome(name)
+    assert {road: seen.faults(road) for road in ROADS} == {road: [] for road in ROADS}
+    live, again = seen.summaries["run"], seen.summaries["diagnose"]
+    assert again["findings"] == live["findings"]
+    assert seen.error == EXPECTED[name]["error"]  # the hook leaves the script its own error
+    assert capfd.readouterr().err == ""  # and has not stopped watching
+
+
+def test_the_command_itself_says_the_same_of_a_log(outcome: Callable[[str], Outcome]) -> None:
+    seen = outcome(next(iter(EXPECTED)))
+    command = [sys.executable, "-m", "ampwatch", "diagnose", "--json", str(seen.log)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == seen.summaries["diagnose"]
+
+
+def test_the_hook_goes_before_the_loop_that_trains() -> None:
+    head = "def main():\n    for x in data:\n        look(x)"
+    loop = "    while True:\n        for x in data:\n            loss(x).backward()\nmain()"
+    hooked_up = with_statement(f"{head}\n{loop}", "hook()")
+    assert ast.unparse(hooked_up) == f"{head}\n    hook()\n{loop}"
+    with pytest.raises(NoPlace):
+        with_statement(f"{head}\nmain()", "hook()")
+
+
+def test_the_table_of_all_cases(outcome: Callable[[str], Outcome]) -> None:
+    print(f"\n\n{'case':28}{''.join(f'{road:10}' for road in ROADS)}found, worst first")
+    wrong = 0
+    for seen in map(outcome, EXPECTED):
+        print(seen.row, flush=True)
+        wrong += any(seen.faults(road) for road in ROADS)
+    print(f"{len(EXPECTED)} cases, {wrong} wrong")
+    assert wrong == 0
