@@ -29,7 +29,7 @@ def number_words(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def share_words(part: int, whole: int) -> str:
+def share_words(part: float, whole: float) -> str:
     """A share in percent: 0.05 %, 3.2 %, 41 %."""
     if whole <= 0:
         return "0 %"
