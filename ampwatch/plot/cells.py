@@ -16,7 +16,7 @@ ACROSS, DOWN = 2, 4
 BLANK = 0x20
 BRAILLE = 0x2800
 _WEIGHTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8)
-ASCII_CURVES = ("", "+", "x", "o")
+ASCII_CURVES = ("", "+", "x", "o", "*")
 """The first curve is drawn with . - ' and |, each further one with a letter of its own."""
 
 

@@ -146,7 +146,7 @@ def _dashes(number: int, dots: int) -> Flags:
     """The dot columns that a curve is drawn in, so that curves differ without colour."""
     at = np.arange(dots)
     kind = number % len(CURVE_STYLES)
-    keep: tuple[Flags, ...] = (at >= 0, at % 4 < 2, at % 2 == 0, at % 6 < 4)
+    keep: tuple[Flags, ...] = (at >= 0, at % 4 < 2, at % 2 == 0, at % 6 < 4, at % 8 < 2)
     return keep[kind]
 
 

@@ -9,9 +9,9 @@ from ampwatch.plot.spec import CURVE_STYLES, PlotSpec, Row, Segment
 from ampwatch.plot.text import cut, pad, plain
 
 LONGEST_NAME = 20
-SAMPLES = ("⠒⠒⠒", "⠒ ⠒", "⠂⠂⠂", "⠒⠒ ")
+SAMPLES = ("⠒⠒⠒", "⠒ ⠒", "⠂⠂⠂", "⠒⠒ ", "⠒  ")
 """How each curve is dashed, as the legend shows it; ``raster`` keeps the same dot columns."""
-ASCII_SAMPLES = ("---", "+++", "xxx", "ooo")
+ASCII_SAMPLES = ("---", "+++", "xxx", "ooo", "***")
 
 
 def heading(spec: PlotSpec, width: int, top: str, ascii_only: bool) -> Row:

@@ -11,7 +11,7 @@ Segment: TypeAlias = tuple[str, str]
 """Text, and the key of its style."""
 Row: TypeAlias = tuple[Segment, ...]
 
-CURVE_STYLES = ("curve0", "curve1", "curve2", "curve3")
+CURVE_STYLES = ("curve0", "curve1", "curve2", "curve3", "curve4")
 STYLES = ("frame", "title", "value", *CURVE_STYLES, "skip", "knob", "bad", "line", "empty")
 """All style keys of a picture."""
 

@@ -35,6 +35,7 @@ class PlotView(Widget, can_focus=True):
         .plot--curve1 { color: $success; }
         .plot--curve2 { color: $accent; }
         .plot--curve3 { color: $secondary; }
+        .plot--curve4 { color: $warning; }
         .plot--skip { color: $text-warning; text-style: bold; }
         .plot--bad { color: $text-error; text-style: bold; }
         .plot--knob { color: $text-accent; }

@@ -203,6 +203,20 @@ def test_two_curves_differ_by_their_dashes_and_are_named() -> None:
     assert "⠒ ⠒ curve 1" in first
 
 
+def test_five_curves_differ_by_their_dashes() -> None:
+    curves = tuple(Curve(f"c{n}", series([float(n)] * 200)) for n in range(5))
+    picture = draw(PlotSpec("x", "x", "", curves, 0, 199), WIDTH, HEIGHT)
+    drawn = [frozenset(column for _, column in curve_cells(picture, f"curve{n}")) for n in range(5)]
+    legend = "".join(text for text, _ in picture.rows[0])
+    samples = [legend.partition(f" c{n}")[0][-3:] for n in range(5)]
+    assert len(set(samples)) == 5
+    assert len(drawn[4]) <= len(drawn[1]) // 2 + 1, "one cell in four, where the second has half"
+    ascii_rows = draw(PlotSpec("x", "x", "", curves, 0, 199), WIDTH, HEIGHT, ascii_only=True).rows
+    signs = {style: text.strip()[0] for row in ascii_rows[1:] for text, style in row
+             if style.startswith("curve") and text.strip()}  # fmt: skip
+    assert len(set(signs.values())) == 5
+
+
 def test_where_two_curves_meet_the_first_is_seen() -> None:
     picture = draw(spec([4.0] * 101, [4.0] * 101), WIDTH, HEIGHT)
     assert len(curve_cells(picture, "curve0")) == INSIDE
