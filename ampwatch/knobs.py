@@ -53,6 +53,8 @@ class Knobs:
             return self._loss_gain(request.value)
         if request.knob == controls.INJECT.name:
             return self._inject()
+        if request.knob == controls.EXPLAIN.name:
+            return self._loop.stepping.explain(request.value)
         return None
 
     def start(self, request: Request) -> None:

@@ -148,6 +148,10 @@ class Loop:
         if self._ledger.unscaled_at >= 0:
             self._forget_cleared()
         unscaled = self._ledger.back(tensors)
+        if self.stepping.dissection is not None:
+            losses = self._ledger.losses.latest()
+            gain = self.knobs.loss_gain
+            self.stepping.dissection.before_backward(tensors, unscaled, losses, gain)
         self.trouble.before_backward(tensors, self._ledger.losses.latest)
         if self.scaling.stepping:
             self._facts.add("backward-in-step")
@@ -176,11 +180,15 @@ class Loop:
                 self.stepping.read(state, optimizer, scaler)
             if known is not None:
                 state.clips.append(Clip(ids, max_norm, known))
+            if self.stepping.dissection is not None:
+                self.stepping.dissection.before_clip(state, scaler is not None)
 
     def before_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         state = self.optimizers.states.get(id(optimizer))
         if state is not None and state.in_scaler:
             state.ran = True
+            if self.stepping.dissection is not None:
+                self.stepping.dissection.before_step(state, optimizer, self.scaler)
             return
         state = self.stepping.begin(optimizer)
         if state is not None:
@@ -195,6 +203,8 @@ class Loop:
             self._facts.add("step-in-autocast")
         if closure:
             state.forget()  # the closure is still to make the gradients
+            if self.stepping.dissection is not None:
+                self.stepping.dissection.by_closure()
             return
         alone = len(self.optimizers.states) == 1
         if state.reading is not None and alone and self._ledger.passes > state.read_at:
@@ -206,6 +216,8 @@ class Loop:
                 mine = set(map(id, state.parameters))
                 state.clips = [clip for clip in self._early if not mine.isdisjoint(clip.ids)]
                 self._early = []
+        if self.stepping.dissection is not None:
+            self.stepping.dissection.before_step(state, optimizer, None)
 
     def after_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         state = self.optimizers.states.get(id(optimizer))
@@ -246,6 +258,8 @@ class Loop:
             return
         with contextlib.suppress(Exception):
             self.reader.flush(wait=True)
+        with contextlib.suppress(Exception):
+            self.stepping.close()
         self.guard.closed = True
         with contextlib.suppress(Exception):
             self.scaling.close()

@@ -51,7 +51,7 @@ class Recorder:
         self.total: int | None = None
         """How many steps are planned."""
         self.finder = ModelFinder()
-        self._names = names
+        self.names = names
         self._optimizers = optimizers
         self._told: Told | None = None
 
@@ -128,17 +128,17 @@ class Recorder:
 
     def _tell(self, state: OptimizerState, knobs: Knobs) -> None:
         if self._optimizers.everything:
-            self._names.add_models(self.finder.owners(state.parameters))
+            self.names.add_models(self.finder.owners(state.parameters))
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         parameters = self._optimizers.parameters()
-        order = self._names.backward_order(parameters)
+        order = self.names.backward_order(parameters)
         self.host.describe(
             torch=str(torch.__version__),
             device=str(parameters[0].device) if parameters else None,
             rank=torch.distributed.get_rank() if distributed else 0,
             world_size=torch.distributed.get_world_size() if distributed else 1,
             parameters=sum(parameter.numel() for parameter in parameters),
-            tensors=tuple(self._names.name(parameters[i], 0, i) for i in order),
+            tensors=tuple(self.names.name(parameters[i], 0, i) for i in order),
             scaler=knobs.scaler_info(),
             total_steps=self.total,
         )

@@ -6,10 +6,11 @@ from torch import Tensor
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from ampwatch.controls import Request
+from ampwatch.controls import EXPLAIN, Request, Value
 from ampwatch.guard import Guard, guarded
 from ampwatch.host import Host
 from ampwatch.knobs import Knobs
+from ampwatch.probe.anatomy import Dissection
 from ampwatch.probe.autocast import AutocastWatch
 from ampwatch.probe.ledger import Ledger
 from ampwatch.probe.movement import Movement
@@ -51,6 +52,8 @@ class Stepping:
         self._trouble = trouble
         self._due = False
         self._updates = False
+        self.dissection: Dissection | None = None
+        """While a step is being taken apart."""
 
     @guarded()
     def state(self, optimizer: Optimizer) -> OptimizerState | None:
@@ -79,6 +82,8 @@ class Stepping:
             self._trouble.after_read(state)
         if state.figures is not None and at_once and state.counts is None and state.reading:
             state.movement = Movement(state.parameters, state.reading)
+        if self.dissection is not None:
+            self.dissection.read(state, optimizer)
 
     def end(
         self,
@@ -106,6 +111,9 @@ class Stepping:
         losses = self.ledger.losses.taken()
         dtype = self._autocast.dtype()
         self._trouble.before_record(state)
+        if self.dissection is not None:
+            mode = self._knobs.mode_of(scaler)
+            self.dissection.end(state, optimizer, scaler, found, self._reader.step, dtype, mode)
         self._recorder.emit(state, optimizer, found, losses, dtype, scaler, self._knobs)
 
     def refused(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler) -> None:
@@ -115,6 +123,9 @@ class Stepping:
         self._due = True
         losses = self.ledger.losses.taken()
         dtype = self._autocast.dtype()
+        if self.dissection is not None:
+            mode = self._knobs.mode_of(scaler)
+            self.dissection.end(state, optimizer, scaler, [], self._reader.step, dtype, mode)
         self._recorder.emit_refused(state, optimizer, losses, dtype, scaler, self._knobs)
 
     def updated(self) -> None:
@@ -136,6 +147,8 @@ class Stepping:
         self._autocast.next_step()
         if self._reader.pending:
             self._flush(False)
+        if self.dissection is not None and self.dissection.over:
+            self._told(self.dissection)
         self._host.boundary(self.turn, self._settle)
 
     @guarded()
@@ -146,6 +159,39 @@ class Stepping:
         """A pause begins: whoever looks on is to see the last step too."""
         if self._reader.pending:
             self._flush(True)
+
+    @guarded()
+    def _told(self, dissection: Dissection) -> None:
+        """A step that was taken apart is over."""
+        self._flush(True)  # its own record first
+        record = dissection.finished()
+        self.dissection = None
+        dissection.close()
+        if record is not None:
+            self._host.put(record)
+
+    def explain(self, tensor: Value) -> Notice | None:
+        """Take the next step apart, and follow this parameter if it has a name."""
+        name = tensor if isinstance(tensor, str) else None
+        if self.dissection is not None and not self.dissection.closed:
+            self.dissection.tensor = name
+            return None
+        parameters = set(map(id, self.optimizers.parameters()))
+        dissection = self.dissection = Dissection(
+            self._recorder.names, parameters, name, self._not_told
+        )
+        dissection.open()
+        if dissection.reason is None:
+            return None
+        return Notice(f"operations cannot be told: {dissection.reason}", EXPLAIN.name)
+
+    def _not_told(self, why: str) -> None:
+        self._host.put(Notice(why, EXPLAIN.name, refused=True))
+
+    def close(self) -> None:
+        """Watching ends; a step that has been taken apart is still told."""
+        if self.dissection is not None:
+            self._told(self.dissection)
 
     def turn(self, request: Request) -> Notice | None:
         """Turn a knob; the answer to whoever asked."""

@@ -93,7 +93,7 @@ class Draft:
         self._clips = state.clips
         self._around = around
         self._overhead = overhead
-        self._lr = _learning_rate(optimizer)
+        self._lr = learning_rate(optimizer)
 
     def finish(
         self, numbers: list[list[float]], send: Callable[[StepRecord | TensorStats], None]
@@ -260,7 +260,7 @@ def healthy_record(
         None,
         around.dtype,
         around.scaler,
-        _learning_rate(optimizer),
+        learning_rate(optimizer),
         state.label,
         around.target_gain,
         around.loss_gain,
@@ -275,7 +275,7 @@ def _largest(values: list[float]) -> float:
     return math.nan if any(value != value for value in values) else max(values)
 
 
-def _learning_rate(optimizer: Optimizer) -> float | None:
+def learning_rate(optimizer: Optimizer) -> float | None:
     """Of the first group; a tensor on a device stays unread."""
     rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
     if isinstance(rate, Tensor):

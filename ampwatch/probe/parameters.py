@@ -52,6 +52,17 @@ class Parameters:
             for parameter in model.parameters()
         }
 
+    def module_names(self) -> dict[int, str]:
+        """The names of all modules by id; a model itself goes by its class."""
+        alive = self.models()
+        found: dict[int, str] = {}
+        for model in alive:
+            prefix = f"{_model_name(model, alive)}." if len(alive) > 1 else ""
+            for name, module in model.named_modules():
+                plain = prefix + plain_name(model, f"{name}.")
+                found.setdefault(id(module), plain.strip(".") or type(model).__name__)
+        return found
+
     def _learn(self) -> None:
         alive = [model for ref in self._models if (model := ref()) is not None]
         for model in alive:

@@ -201,6 +201,12 @@ def saved_tensors(node: Any) -> dict[str, Tensor]:
     return found
 
 
+def unscales_itself(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the scaler hands it the scale and found_inf, as to a fused optimizer, whose kernel
+    divides, and leaves the weights alone where there is inf or NaN."""
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+
+
 # Function modes: they see what the script's code calls. The stack belongs to one thread.
 
 _stack: Any = _overrides

@@ -102,6 +102,8 @@ class StepAnatomy:
     """How many backward passes the step is made of."""
     scaler: str | None = None
     """"dynamic", "static" or "off"; None when the loop has no scaler."""
+    loss_gain: float = 1.0
+    """By what a key multiplies the loss before backward."""
     scale: float | None = None
     """The scale in force; None where no scale is in the gradients."""
     growth_tracker: int | None = None
@@ -129,7 +131,9 @@ class StepAnatomy:
     clipped_scaled: bool = False
     """It clipped gradients that still carried the scale."""
     stepped: bool | None = None
-    """Whether the optimizer's own step was called; None where that cannot be told."""
+    """Whether the optimizer took its step."""
+    fused: bool = False
+    """The optimizer is called where there is inf or NaN too, and leaves the weights alone itself."""
     lr: float | None = None
     scale_after: float | None = None
     """The scale after ``update``."""

@@ -1,0 +1,58 @@
+"""Numbers of whole tensors, for a step that is taken apart: reading them waits for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+CHUNK = 1 << 22
+"""Values are looked at so many at a time: no second copy of a large tensor is ever made."""
+
+
+class Extent(NamedTuple):
+    """How far the values of a tensor reach."""
+
+    largest: float | None
+    """The largest finite magnitude; None where nothing is finite."""
+    nonfinite: int
+    size: int
+
+
+def extent(tensor: Tensor) -> Extent | None:
+    """None for what cannot be read: an empty tensor, one of a kind of its own, one that a CUDA
+    graph is being captured from."""
+    if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return None
+    if not tensor.numel() or tensor.is_complex() or capturing(tensor):
+        return None
+    try:
+        with torch.no_grad():
+            return _extent(tensor.detach())
+    except (RuntimeError, NotImplementedError):  # inside vmap, on the meta device, in 8 bits
+        return None
+
+
+def _extent(values: Tensor) -> Extent:
+    low, high = (float(each) for each in torch.aminmax(values))
+    largest = max(abs(low), abs(high))
+    if low - low == 0 and high - high == 0:  # neither inf nor NaN
+        return Extent(largest, 0, values.numel())
+    nonfinite, best = 0, -1.0
+    for part in parts(values):
+        finite = torch.isfinite(part)
+        nonfinite += part.numel() - int(finite.sum())
+        best = max(best, float(torch.where(finite, part.abs(), -1).max()))
+    return Extent(best if best >= 0 else None, nonfinite, values.numel())
+
+
+def parts(values: Tensor) -> Iterator[Tensor]:
+    """All values, flat, in pieces."""
+    yield from torch.split(values.reshape(-1), CHUNK)
+
+
+def capturing(tensor: Tensor) -> bool:
+    """Whether a CUDA graph is being captured: nothing may be read then."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
