@@ -18,8 +18,9 @@ from torch.optim import Optimizer
 
 from ampwatch.probe import private
 from ampwatch.probe.anatomy_follow import Follower, can_follow
-from ampwatch.probe.anatomy_forward import ForwardPass, dtype_name, sweep
+from ampwatch.probe.anatomy_forward import ForwardPass, dtype_name
 from ampwatch.probe.anatomy_values import extent
+from ampwatch.probe.calls import sweep
 from ampwatch.probe.draft import learning_rate
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters

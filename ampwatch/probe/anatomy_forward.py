@@ -18,10 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as _modules
-from torch.overrides import TorchFunctionMode
 
-from ampwatch.probe import private
 from ampwatch.probe.anatomy_values import Extent, extent
+from ampwatch.probe.calls import CallWatch
 from ampwatch.record import Operation
 from ampwatch.record.anatomy import MOST_OPERATIONS
 
@@ -136,7 +135,7 @@ class ForwardPass:
         self._rows: list[_Row] = []
         self._inside: list[nn.Module] = []
         self._handles: list[Any] = []
-        self._mode: _Mode | None = None
+        self._calls: CallWatch | None = None
         self._latest: tuple[str, int] | None = None
         """Name of the latest operation, and the id of its result."""
         self.closed = False
@@ -160,9 +159,9 @@ class ForwardPass:
         """
         while self._handles:
             self._handles.pop().remove()
-        mode, self._mode = self._mode, None
-        if mode is not None:
-            mode.leave()
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.close()
         latest, self._latest = self._latest, None
         if root is not None and latest == ("mul", id(root)):
             if self.left_out:
@@ -189,7 +188,7 @@ class ForwardPass:
         if self._ours():
             self._inside.append(module)
             # An evaluation before the step is no part of it.
-            if self._mode is None and torch.is_grad_enabled():
+            if self._calls is None and torch.is_grad_enabled():
                 self._watch()
 
     def _leaves(self, module: nn.Module, args: Any, output: Any) -> None:
@@ -211,14 +210,20 @@ class ForwardPass:
     # -- operations -----------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        self._mode = _Mode(self)
+        self._calls = CallWatch(self._called)
         try:
-            private.insert_mode(self._mode)
+            self._calls.open()
         except Exception as error:
             self._fail(error)
 
-    def called(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _called(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """The script's code has called something of torch's."""
+        try:
+            self._take(func, args, kwargs, result)
+        except Exception as error:
+            self._fail(error)
+
+    def _take(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         output = next(_floating(result), None)
         if output is None or type(output) is not Tensor or not self._ours():
             return
@@ -259,41 +264,6 @@ class ForwardPass:
     def _fail(self, error: Exception) -> None:
         self.close()
         self._failed(error)
-
-
-class _Mode(TorchFunctionMode):
-    """Calls what is called, and tells of it afterwards."""
-
-    def __init__(self, forward: ForwardPass) -> None:
-        self._forward: ForwardPass | None = forward
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        forward = self._forward
-        if forward is not None:
-            try:
-                forward.called(func, args, kwargs, result)
-            except Exception as error:
-                forward._fail(error)
-        return result
-
-    def leave(self) -> None:
-        """Off the stack. While a call goes through the mode (``backward`` is such a call) it is
-        not on the stack, but comes back to it; then it does nothing until :func:`sweep`."""
-        self._forward = None
-        if not private.remove_mode(self):
-            _left.append(self)
-
-
-_left: list[_Mode] = []
-
-
-def sweep() -> None:
-    """Take what could not be taken before off the stack, once it has come back to it."""
-    _left[:] = [mode for mode in _left if not private.remove_mode(mode)]
 
 
 def dtype_name(tensor: Tensor) -> str:
