@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ampwatch.record import StepRecord
+from ampwatch.run.rhythm import Rhythm, rhythm_of
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
 
 SETTLED_STEPS = 10
@@ -16,10 +20,26 @@ LIMIT_SHARE = 0.5
 """A skip belongs to the growth before it when it comes within a tenth of the growth interval (or
 2 steps); within half of it, when the gradients were near float16's limit ever since."""
 NEAR_LIMIT = 65504.0 / 4
-PROBE_SKIPS = 2
-"""One halving takes a doubling back; a second one is granted."""
 LONE_SKIPS = 2
 KEPT_STEPS = 20
+KEPT_SKIPS = 512
+SLOW_SKIPS = 5
+SLOW_SHARE = 0.5
+"""A scale that has not even halved after so many skips in a row does not adapt to speak of: torch's
+own factor halves it at each of them."""
+HEAVY = 1.5
+"""A step with so many times the usual loss is not like the others."""
+
+
+class Skip(NamedTuple):
+    """One skipped step."""
+
+    step: int
+    kind: str
+    """Of its burst, as far as it was known then."""
+    apart: bool
+    """Whether growth alone does not explain it: this scale had held before, or the loss was well
+    above its level."""
 
 
 @dataclass(slots=True)
@@ -83,9 +103,12 @@ class Tally:
 class BurstLedger:
     """The bursts of a run in fixed memory: the present one, and a tally for each kind."""
 
-    __slots__ = ("_calm_since", "_settling", "ended", "open")
+    __slots__ = ("_calm_since", "_known", "_settling", "ended", "open", "recent")
 
     def __init__(self) -> None:
+        self.recent: deque[Skip] = deque(maxlen=KEPT_SKIPS)
+        """The latest skipped steps, one by one."""
+        self._known: dict[bool, tuple[Skip, Rhythm | None]] = {}
         self.open: Burst | None = None
         """The burst that may still go on."""
         self.ended: dict[str, Tally] = {}
@@ -135,9 +158,18 @@ class BurstLedger:
             self._settling = False
 
     def skipped(
-        self, record: StepRecord, track: ScaleTrack, before: StepRecord | None = None
+        self,
+        record: StepRecord,
+        track: ScaleTrack,
+        before: StepRecord | None = None,
+        usual_loss: float | None = None,
     ) -> Burst:
-        """One more skipped step, and the optimizer's step before; returns the burst it is in."""
+        """One more skipped step; returns the burst it is in.
+
+        Args:
+            before: the optimizer's step before.
+            usual_loss: the level of the loss.
+        """
         burst = self.open
         clean_before = track.clean_before
         after = track.expected(record)
@@ -175,15 +207,46 @@ class BurstLedger:
             if record.nonfinite_tensors is not None:
                 burst.tensors = max(burst.tensors or 0, record.nonfinite_tensors)
             burst.origin = burst.origin or record.origin
-            if burst.kind == "probe" and burst.count > PROBE_SKIPS:
+            if burst.kind == "probe" and burst.count > _granted(track):
                 burst.kind = "other"
+            if _slow(burst):
+                burst.kind = "static"
         self._calm_since = record.step
         if bad_loss:
             burst.nonfinite_losses += 1
             if burst.loss is None:
                 burst.loss = record.loss
             burst.kind = "forward"
+        if not self.recent or self.recent[-1].step < record.step:
+            heavy = usual_loss is not None and (record.loss or 0.0) > HEAVY * usual_loss
+            apart = heavy or clean_before > 0
+            self.recent.append(Skip(record.step, burst.kind, apart))
         return burst
+
+    def rhythm(self, bad_losses: bool = False) -> Rhythm | None:
+        """Whether skips come at every n-th step for another reason than the growth of the scale.
+
+        Args:
+            bad_losses: of steps whose loss was inf or NaN, and not of the others.
+        """
+        if not self.recent:
+            return None
+        newest = self.recent[-1]
+        known = self._known.get(bad_losses)
+        if known is None or known[0] is not newest:
+            skips = [
+                skip
+                for skip in self.recent
+                if skip.kind != "static" and (skip.kind == "forward") == bad_losses
+            ]
+            apart = {skip.step for skip in skips if skip.apart or bad_losses}
+            rhythm = rhythm_of([skip.step for skip in skips], apart)
+            known = self._known[bad_losses] = (newest, rhythm)
+        return known[1]
+
+    def beside(self, rhythm: Rhythm, kind: str) -> list[int]:
+        """The latest skipped steps of a kind that the rhythm does not explain."""
+        return [s.step for s in self.recent if s.kind == kind and not rhythm.holds(s.step)]
 
     def tally(self, kind: str) -> Tally | None:
         """All bursts of a kind, the present one included."""
@@ -228,6 +291,21 @@ class BurstLedger:
     def _close(self, burst: Burst) -> None:
         self.ended.setdefault(burst.kind, Tally()).add(burst)
         self.open = None
+
+
+def _granted(track: ScaleTrack) -> int:
+    """How many skips in a row take one growth back, and one more."""
+    growth, backoff = track.growth_factor, track.backoff_factor
+    if not (growth > 1 and 0 < backoff < 1):
+        return 2
+    return math.ceil(math.log(growth) / -math.log(backoff) - 1e-6) + 1
+
+
+def _slow(burst: Burst) -> bool:
+    before, after = burst.scale_before, burst.scale_after
+    if before is None or after is None or burst.count < SLOW_SKIPS:
+        return False
+    return after > SLOW_SHARE * before
 
 
 def _finite(value: float) -> bool:

@@ -250,7 +250,8 @@ class Run:
             self._marks.skip(record.step)
         known.skipped += 1
         self._nonfinite(record)
-        self._narrator.skipped(self.bursts.skipped(record, self.scale, before))
+        usual = self.trends[known.name].loss.usual(record.losses)
+        self._narrator.skipped(self.bursts.skipped(record, self.scale, before, usual))
 
     def _nonfinite(self, record: StepRecord) -> None:
         if record.step != self._last_nonfinite:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ampwatch.record import StepRecord
 from ampwatch.run.scale_changes import ScaleChange
-from ampwatch.run.spans import Span
-from ampwatch.run.trends import extend
+from ampwatch.run.spans import Span, extend
 
 STILL_STEPS = 20
 """A growth tracker that has not moved over so many taken steps: this scale does not adapt."""
@@ -15,7 +14,7 @@ class ScaleLevels:
     """Follows the scale where steps are taken."""
 
     __slots__ = (
-        "_forward", "_last", "below_one", "grown_step", "grown_to", "held_skips", "highest",
+        "_forward", "_last", "_skipped_at", "below_one", "grown_step", "grown_to", "held_skips", "highest",
         "lowest_taken", "still", "zero",
     )  # fmt: skip
 
@@ -33,6 +32,7 @@ class ScaleLevels:
         """Steps skipped at a scale that did not react."""
         self.zero: Span | None = None
         self._last: StepRecord | None = None
+        self._skipped_at = -1
         self._forward = False
         """Whether the latest skip came with a loss that was inf or NaN: then it was that which
         brought the scale down, and not the range of gradients."""
@@ -57,12 +57,14 @@ class ScaleLevels:
         if same and last is not None and last.skipped and last.step < record.step:
             self.held_skips = extend(self.held_skips, last.step)
         if record.skipped:
+            self._skipped_at = record.step
             self._forward = record.loss is not None and record.loss - record.loss != 0
             return
         if same and last is not None and last.step < record.step:
             stood = last.growth_tracker is not None and last.growth_tracker == record.growth_tracker
             self.still = self.still + 1 if stood or record.scaler == "static" else 0
-        if 0 < scale < 1 and not self._forward:
+        # Beside the skips of another optimizer the scale has not settled, it is falling.
+        if 0 < scale < 1 and not self._forward and record.step > self._skipped_at + 1:
             self.below_one = extend(self.below_one, record.step)
             if self.lowest_taken is None or scale < self.lowest_taken:
                 self.lowest_taken = scale

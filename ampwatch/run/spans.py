@@ -20,6 +20,15 @@ class Span:
     last: int
 
 
+def extend(span: Span | None, step: int) -> Span:
+    """It was seen once more; several times at one step count as one."""
+    if span is None:
+        return Span(1, step, step)
+    span.count += step > span.last
+    span.last = step
+    return span
+
+
 def note(spans: dict[_K, Span], key: _K, step: int) -> None:
     """It was seen at this step."""
     span = spans.get(key)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ampwatch.record import StepRecord
-from ampwatch.run.spans import Span
+from ampwatch.run.spans import Span, extend
 
 WINDOW = 50
 """The recent past that a value is compared with."""
@@ -27,16 +27,10 @@ EXPLODED_NORM = 10.0
 TINY_SCALE = 2.0**-16
 """Times this, gradients of 2^32 still fit float16."""
 LONG_WINDOW = 100
+MOST_WINDOWS = 8
+"""Steps with one loss, with two, and so on."""
+KEPT_SPIKES = 64
 FEWEST_NORMS = 10
-
-
-def extend(span: Span | None, step: int) -> Span:
-    """It was seen once more."""
-    if span is None:
-        return Span(1, step, step)
-    span.count += step > span.last
-    span.last = step
-    return span
 
 
 @dataclass(slots=True)
@@ -59,13 +53,18 @@ def _further(peak: Peak | None, step: int, value: float, usual: float) -> Peak:
 
 
 class LossTrend:
-    """Where the loss leapt, and where it was inf or NaN."""
+    """Where the loss leapt, and where it was inf or NaN.
 
-    __slots__ = ("_logs", "first_bad", "infinite", "nan", "spike")
+    Steps with equally many losses are compared: a second loss at each tenth step is no spike.
+    """
+
+    __slots__ = ("_windows", "first_bad", "infinite", "nan", "spike", "spikes")
 
     def __init__(self) -> None:
-        self._logs: deque[float] = deque(maxlen=WINDOW)
+        self._windows: dict[int | None, deque[float]] = {}
         self.spike: Peak | None = None
+        self.spikes: deque[int] = deque(maxlen=KEPT_SPIKES)
+        """The latest steps at which the loss leapt."""
         self.nan: Span | None = None
         self.infinite: Span | None = None
         self.first_bad: float | None = None
@@ -73,9 +72,14 @@ class LossTrend:
 
     def reset(self) -> None:
         """A knob was turned: what follows is not comparable."""
-        self._logs.clear()
+        self._windows.clear()
 
-    def see(self, step: int, loss: float) -> None:
+    def usual(self, losses: int | None) -> float | None:
+        """The level of the loss at steps with so many losses."""
+        logs = self._windows.get(losses)
+        return math.exp(median(logs)) if logs else None
+
+    def see(self, step: int, loss: float, losses: int | None) -> None:
         if loss - loss != 0:
             if self.first_bad is None:
                 self.first_bad = loss
@@ -84,7 +88,11 @@ class LossTrend:
             else:
                 self.infinite = extend(self.infinite, step)
             return
-        logs = self._logs
+        logs = self._windows.get(losses)
+        if logs is None:
+            if len(self._windows) >= MOST_WINDOWS:
+                return
+            logs = self._windows[losses] = deque(maxlen=WINDOW)
         if loss <= 0:
             logs.clear()  # a loss of either sign has no ratio
             return
@@ -94,6 +102,7 @@ class LossTrend:
             spread = median([abs(each - middle) for each in logs])
             if value - middle > max(math.log(SPIKE_FACTOR), SPIKE_SPREADS * spread):
                 self.spike = _further(self.spike, step, loss, math.exp(middle))
+                self.spikes.append(step)
         logs.append(value)
 
 
@@ -174,7 +183,7 @@ class Trends:
 
     def see(self, before: StepRecord | None, record: StepRecord) -> None:
         if record.loss is not None:
-            self.loss.see(record.step, record.loss)
+            self.loss.see(record.step, record.loss, record.losses)
         if record.grad_norm is not None:
             self.norm.see(record.step, record.grad_norm)
             if record.grad_norm != record.grad_norm:
