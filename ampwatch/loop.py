@@ -72,7 +72,7 @@ class Loop:
         self.recorder = Recorder(self.guard, host, self.names, self.optimizers, share)
         self.reader = self.recorder.reader
         self._ledger = Ledger(self.names)
-        self.trouble = Trouble(self.names, self.recorder.facts, self._meet)
+        self.trouble = Trouble(self.names, self.recorder.facts, self.recorder.named)
         self.stepping = Stepping(
             self.guard,
             host,
@@ -86,9 +86,10 @@ class Loop:
         self.scaling = Scaling(self.stepping, self.knobs, newest=self.optimizers.everything)
         self._facts = self.recorder.facts
         self._early: list[Clip] = []
+        self._backward = BackwardWatch(self.before_backward, self.after_backward)
         self._parts: list[Part] = [
             self.autocast,
-            BackwardWatch(self.before_backward),
+            self._backward,
             ClipWatch(self.before_clip),
             OptimizerFinder(self.before_optimizer, self.after_optimizer),
             ScalerFinder(self.scaling.adopt, self.scaling.disabled),
@@ -124,11 +125,6 @@ class Loop:
         ):
             self._ledger.unscaled_at = -1
 
-    def _meet(self, parameters: list[Tensor]) -> None:
-        """Find the models of parameters that have no name yet, where they were not handed over."""
-        if self.optimizers.everything:
-            self.names.add_models(self.recorder.finder.owners(parameters))
-
     # -- what torch calls -----------------------------------------------------------------------
 
     @guarded(fallback=0)
@@ -153,6 +149,9 @@ class Loop:
             gain = self.knobs.loss_gain
             self.stepping.dissection.before_backward(tensors, unscaled, losses, gain)
         self.trouble.before_backward(tensors, self._ledger.losses.latest)
+        if self.reader.spacing.next <= self.reader.step + 1:
+            self.reader.before_backward(tensors)
+            self._backward.follows = self.reader.flow.armed
         if self.scaling.stepping:
             self._facts.add("backward-in-step")
         if not unscaled:
@@ -162,6 +161,11 @@ class Loop:
             return roots
         plain = {id(root) for root in unscaled}
         return tuple(root * gain if id(root) in plain else root for root in roots)
+
+    @guarded()
+    def after_backward(self) -> None:
+        """A backward pass that was looked at is over."""
+        self.guard.spent += self.reader.flow.done()
 
     @guarded()
     def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:

@@ -11,13 +11,13 @@ from torch.optim import Optimizer
 
 from ampwatch.guard import Guard
 from ampwatch.host import Host
-from ampwatch.probe.draft import Around
+from ampwatch.probe.draft import Around, Sent
 from ampwatch.probe.finders import ModelFinder
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.steps import StepReader
-from ampwatch.record import NO_METRICS, StepRecord, TensorStats
+from ampwatch.record import NO_METRICS, StepRecord
 from ampwatch.tally import Tally
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Recorder:
         self, guard: Guard, host: Host, names: Parameters, optimizers: Optimizers, share: float
     ) -> None:
         self.host = host
-        self.reader = StepReader(guard, names, self._take, share)
+        self.reader = StepReader(guard, names, self._take, share, self.named)
         self.tally = Tally()
         self.facts: set[str] = set()
         """What only the hook can see of the step that is being taken."""
@@ -126,6 +126,12 @@ class Recorder:
         self.facts.add("step-refused")
         self.emit(state, optimizer, [], losses, dtype, scaler, knobs)
 
+    def named(self, parameters: list[Tensor]) -> list[str]:
+        """Their names, "" for one without; models that were not handed over are looked for."""
+        if not all(map(self.names.known, parameters)) and self._optimizers.everything:
+            self.names.add_models(self.finder.owners(parameters))
+        return list(map(self.names.known, parameters))
+
     def _tell(self, state: OptimizerState, knobs: Knobs) -> None:
         if self._optimizers.everything:
             self.names.add_models(self.finder.owners(state.parameters))
@@ -143,7 +149,7 @@ class Recorder:
             total_steps=self.total,
         )
 
-    def _take(self, record: StepRecord | TensorStats) -> None:
+    def _take(self, record: Sent) -> None:
         self.host.put(record)
         if isinstance(record, StepRecord):
             self.tally.add(record)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from ampwatch.probe.inquest import inquire
 from ampwatch.probe.movement import STILL_SHARE
+from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.parameters import Parameters
@@ -35,18 +36,16 @@ class Trouble:
     Args:
         names: of the parameters, and the models they are in.
         facts: of the step that is being taken.
-        meet: finds the models of parameters that have no name yet.
+        naming: of parameters that an optimizer may not have shown yet.
     """
 
-    def __init__(
-        self, names: Parameters, facts: set[str], meet: Callable[[list[Tensor]], None]
-    ) -> None:
+    def __init__(self, names: Parameters, facts: set[str], naming: Naming) -> None:
         self.packing = PackingWatch()
         self.at_once = True
         """Whether numbers are there without waiting for a device: nothing is looked at else."""
         self._names = names
         self._facts = facts
-        self._meet = meet
+        self._named = naming
         self._inquests = self._looks = self._calm = 0
         self._bad_loss = False
         self._suspects: list[OptimizerState] = []
@@ -146,11 +145,6 @@ class Trouble:
             if count:
                 return state.parameters[reading.index[position]]
         return None
-
-    def _named(self, parameters: list[Tensor]) -> list[str]:
-        if not all(map(self._names.known, parameters)):
-            self._meet(parameters)
-        return list(map(self._names.known, parameters))
 
 
 def _finite(loss: Tensor) -> bool:

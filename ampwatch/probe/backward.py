@@ -22,11 +22,16 @@ Roots = Sequence[Any]
 class BackwardWatch:
     """Calls ``before(roots)`` ahead of each backward pass of the loop's own.
 
-    ``before`` returns what to go back from, the same or others in their place.
+    ``before`` returns what to go back from, the same or others in their place; ``after`` is told
+    that the pass is over, well or not, where ``follows`` says so.
     """
 
-    def __init__(self, before: Callable[[Roots], Roots]) -> None:
+    def __init__(
+        self, before: Callable[[Roots], Roots], after: Callable[[], None] = lambda: None
+    ) -> None:
         self.before = before
+        self.after = after
+        self.follows = False
 
     def open(self) -> None:
         _patch.add(self)
@@ -59,6 +64,10 @@ def _wrap(original: Any, listeners: Listeners[BackwardWatch]) -> Any:
             return original(tensors, *args, **kwargs)
         finally:
             running = False
+            for watch in listeners.all:
+                if watch.follows:
+                    watch.follows = False
+                    watch.after()
 
     return backward
 

@@ -64,11 +64,13 @@ class Spacing:
     def __init__(self, share: float) -> None:
         self._share = share
         self._random = random.Random(SEED)
-        self._next = EARLY_STEPS[0]  # step 0 has torch's own warm-up in it
+        self.next = EARLY_STEPS[0]  # step 0 has torch's own warm-up in it
+        """No detail step comes before this one."""
+        self._step = -1
         self._cost = 0.0
 
     def due(self, step: int) -> bool:
-        return step >= self._next
+        return step >= self.next or step == self._step  # all optimizers of a step have theirs
 
     def affordable(self, spent: float, elapsed: float) -> bool:
         """Whether one more set of figures would keep ``spent`` inside the share of ``elapsed``."""
@@ -76,9 +78,10 @@ class Spacing:
 
     def took(self, step: int, seconds: float, step_seconds: float) -> None:
         """A detail step cost ``seconds``, where a step of the loop takes ``step_seconds``."""
-        self._cost = seconds
+        self._cost = seconds + (self._cost if step == self._step else 0.0)
+        self._step = step
         allowed = max(self._share * step_seconds, 1e-9)
-        gap = min(max(seconds / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
-        self._next = step + max(1, round(gap * self._random.uniform(0.7, 1.3)))
-        early = next((each for each in EARLY_STEPS if each > step), self._next)
-        self._next = min(self._next, early)
+        gap = min(max(self._cost / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
+        self.next = step + max(1, round(gap * self._random.uniform(0.7, 1.3)))
+        early = next((each for each in EARLY_STEPS if each > step), self.next)
+        self.next = min(self.next, early)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -13,11 +13,13 @@ from torch.optim import Optimizer
 from ampwatch.probe.exponents import divided
 from ampwatch.probe.gradients import total_norm
 from ampwatch.probe.parameters import Parameters
-from ampwatch.record import NO_METRICS, Exponents, StepRecord, TensorStats
+from ampwatch.record import NO_METRICS, ActivationStats, Exponents, StepRecord, TensorStats
 
 if TYPE_CHECKING:
     from ampwatch.probe.optimizer_state import OptimizerState
 
+Sent: TypeAlias = StepRecord | TensorStats | ActivationStats
+"""What one step of an optimizer can give."""
 CLIP_EPSILON = 1e-6
 """As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""
 
@@ -60,6 +62,7 @@ class Draft:
         "_clips",
         "_exponents",
         "_figures_scaled",
+        "_flow",
         "_index",
         "_label",
         "_lr",
@@ -90,20 +93,19 @@ class Draft:
         self._sizes = None if state.figures is None else state.figures.sizes
         self._exponents = None if state.figures is None else state.figures.exponents
         self._figures_scaled = state.figures_scaled
+        self._flow = state.flow
         self._clips = state.clips
         self._around = around
         self._overhead = overhead
         self._lr = learning_rate(optimizer)
 
-    def finish(
-        self, numbers: list[list[float]], send: Callable[[StepRecord | TensorStats], None]
-    ) -> bool:
+    def finish(self, numbers: list[list[float]], send: Callable[[Sent], None]) -> bool:
         """Send the record, and the figures of each parameter if there are any.
 
         Returns:
             Whether the step was skipped.
         """
-        norms, found, scale_and_tracker, losses, late, totals, counts, figures = numbers
+        norms, found, scale_and_tracker, losses, late, totals, counts, figures, flow = numbers
         around = self._around
         if self._values is not None:
             norms = self._values
@@ -161,6 +163,8 @@ class Draft:
                 rows = divided(rows, divisor)
             stats = self._stats([each / divisor for each in norms], maxima, figures, self._sizes)
             send(self._with_exponents(stats, rows, scale))
+        if self._flow is not None:
+            send(self._flow.record(self._step, flow, scale))
         return bool(skipped)
 
     def _times(self, norms: list[float], factor: float, ids: set[int]) -> list[float]:

@@ -40,24 +40,44 @@ class ExponentCounts:
     """The counts of some gradients, perhaps still on their way from a device.
 
     Args:
-        gradients: dense real tensors, as :func:`ampwatch.probe.gradients.dense` makes them.
+        gradients: dense real tensors, as :func:`ampwatch.probe.gradients.dense` makes them; with
+            none, they are added one by one and sent by :meth:`send`.
         choice: where sampling begins; a generator of our own, torch's belong to the training.
     """
 
-    __slots__ = ("_event", "_host", "_limits", "_rows")
+    __slots__ = ("_choice", "_counts", "_event", "_host", "_limits", "_rows")
 
     def __init__(self, gradients: Sequence[Tensor], choice: random.Random) -> None:
-        self._rows: list[Exponents] | None = None
+        self._choice = choice
+        self._rows: list[Exponents | None] = []
+        self._counts: list[Tensor] = []
+        self._limits: list[tuple[int, int]] = []
+        self._host: Tensor | None = None
         self._event: Any = None
+        for gradient in gradients:
+            self.add(gradient)
+        if gradients:
+            self.send()
+
+    def add(self, gradient: Tensor) -> None:
+        """Count one more."""
         with torch.no_grad():
-            samples = [sample(gradient, choice) for gradient in gradients]
-            if all(values.device.type == "cpu" for values in samples):
-                self._rows = [count(values) for values in samples]
-                return
-            self._limits = [_limits(values) for values in samples]
-            device = next(v.device for v in samples if v.device.type != "cpu")
-            counts = [count_on_device(values) for values in samples]
-            packed = torch.cat([each.to(device, non_blocking=True) for each in counts])
+            values = sample(gradient, self._choice)
+            if values.device.type == "cpu":
+                self._rows.append(count(values))
+            else:
+                self._rows.append(None)
+                self._limits.append(_limits(values))
+                self._counts.append(count_on_device(values))
+
+    def send(self) -> None:
+        """No more will come; those on a device are copied without waiting."""
+        if not self._counts:
+            return
+        device = self._counts[0].device
+        with torch.no_grad():
+            packed = torch.cat([each.to(device, non_blocking=True) for each in self._counts])
+            self._counts = []
             if device.type != "cuda":
                 self._host = packed.cpu()
                 return
@@ -69,17 +89,20 @@ class ExponentCounts:
 
     def rows(self) -> list[Exponents]:
         """One entry a gradient; where the copy is still on its way, this waits for it."""
-        if self._rows is None:
+        if self._host is not None:
             if self._event is not None:
                 self._event.synchronize()
-            numbers, self._rows = self._host.tolist(), []
+            numbers, self._host = self._host.tolist(), None
+            late = []
             at = 0
             for low, high in self._limits:
                 end = at + high - low + 1
                 specials = numbers[end : end + SPECIALS]
-                self._rows.append(packed_row(low, numbers[at:end], *specials))
+                late.append(packed_row(low, numbers[at:end], *specials))
                 at = end + SPECIALS
-        return self._rows
+            known = iter(late)
+            self._rows = [next(known) if row is None else row for row in self._rows]
+        return [row for row in self._rows if row is not None]
 
 
 def sample(gradient: Tensor, choice: random.Random) -> Tensor:
@@ -149,6 +172,23 @@ def packed_row(low: int, counts: Sequence[int], zeros: int, infinite: int, nan: 
     if not used:
         return Exponents(0, (), zeros, infinite, nan)
     return Exponents(low + used[0], tuple(counts[used[0] : used[-1] + 1]), zeros, infinite, nan)
+
+
+def together(rows: Sequence[Exponents]) -> Exponents:
+    """The counts of several, none of which has been divided by a scale yet, in one."""
+    filled = [row for row in rows if row.counts]
+    first = min((int(row.first) for row in filled), default=0)
+    counts = [0] * max((int(row.first) - first + len(row.counts) for row in filled), default=0)
+    for row in filled:
+        for place, number in enumerate(row.counts, int(row.first) - first):
+            counts[place] += number
+    return Exponents(
+        first,
+        tuple(counts),
+        sum(row.zeros for row in rows),
+        sum(row.infinite for row in rows),
+        sum(row.nan for row in rows),
+    )
 
 
 def divided(rows: Sequence[Exponents], scale: float) -> list[Exponents]:

@@ -7,6 +7,7 @@ import weakref
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ampwatch.probe.activations import Flow
 from ampwatch.probe.detail import Figures
 from ampwatch.probe.draft import Clip
 from ampwatch.probe.gradients import Reading
@@ -22,6 +23,7 @@ class OptimizerState:
         "counts",
         "figures",
         "figures_scaled",
+        "flow",
         "ids",
         "in_scaler",
         "label",
@@ -65,6 +67,8 @@ class OptimizerState:
         self.values: list[float] | None = None
         self.figures: Figures | None = None
         self.figures_scaled = True
+        self.flow: Flow | None = None
+        """The activation gradients of its backward pass, at a detail step."""
         self.counts: list[Tensor] | None = None
         self.scale: tuple[Tensor, ...] = ()
         self.clips: list[Clip] = []

@@ -166,6 +166,12 @@ def made_in(node: Any) -> torch.dtype | None:
     return made[0].dtype if made else None
 
 
+def compiled_autograd() -> bool:
+    """Whether backward passes are compiled; hooks on nodes would be compiled in each time."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(module, "compiled_autograd_enabled", False))
+
+
 # Clipping: callers hold their own reference to clip_grad_norm_, but all of them go through this.
 
 ClipFunction = Callable[..., None]

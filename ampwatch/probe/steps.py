@@ -20,15 +20,16 @@ from torch.optim import Optimizer
 
 from ampwatch.guard import Guard
 from ampwatch.probe import private
+from ampwatch.probe.activations import FlowProbe
 from ampwatch.probe.detail import Figures, Spacing
-from ampwatch.probe.draft import Around, Draft, healthy_record
+from ampwatch.probe.draft import Around, Draft, Sent, healthy_record
 from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
+from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.scaler import scale_in_force
 from ampwatch.probe.transfer import Transfer
-from ampwatch.record import StepRecord, TensorStats
 
 COUNT_AFTER_SKIP_STEPS = 32
 """Where numbers come late, non-finite values are counted ahead for so many steps after a skip."""
@@ -42,21 +43,24 @@ class StepReader:
         names: of the parameters.
         send: takes the records.
         share: of the training time that detail steps may take.
+        naming: of parameters that an optimizer may not have shown yet.
     """
 
     def __init__(
         self,
         guard: Guard,
         names: Parameters,
-        send: Callable[[StepRecord | TensorStats], None],
+        send: Callable[[Sent], None],
         share: float,
+        naming: Naming,
     ) -> None:
         self._guard = guard
         self._names = names
         self._send = send
         self.pending: deque[tuple[Transfer, Draft]] = deque()
-        self._spacing = Spacing(share)
+        self.spacing = Spacing(share)
         self._choice = random.Random(SEED)
+        self.flow = FlowProbe(naming, self._choice)
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
@@ -102,8 +106,15 @@ class StepReader:
         elif self._armed > 0:
             # Where numbers come late, what followed a skip is counted before anything clips it.
             state.counts = [count_nonfinite(gradient) for gradient in reading.gradients]
-        if state.figures is None and self._spacing.due(self.step):
+        if state.figures is None and self.spacing.due(self.step):
             self._detail(state)
+
+    def before_backward(self, roots: list[Tensor]) -> None:
+        """A backward pass begins; where a detail step is due, what flows in it is looked at."""
+        flow = self.flow
+        step = self.step + (bool(self._stepped) and self.complete())
+        if step != flow.step and self.spacing.due(step) and not flow.blind:
+            flow.arm(roots, step)
 
     def _look_closer(self, state: OptimizerState, reading: Reading, values: list[float]) -> None:
         """Tell infinities from norms that only overflow, before a clip wipes the evidence."""
@@ -123,7 +134,7 @@ class StepReader:
         if overflowing:
             state.counts = counts
             # The first of a row of overflows is always worth a look, the others while time allows.
-            if not self._overflowing or self._spacing.affordable(self._detail_spent, self.elapsed):
+            if not self._overflowing or self.spacing.affordable(self._detail_spent, self.elapsed):
                 self._detail(state)
         self._overflowing = overflowing
 
@@ -131,9 +142,11 @@ class StepReader:
         begun = time.perf_counter()
         assert state.reading is not None
         state.figures = Figures(state.reading.gradients, self._choice)
-        seconds = time.perf_counter() - begun
+        if state.flow is None:
+            state.flow = self.flow.take(self.step)
+        seconds = time.perf_counter() - begun + (0.0 if state.flow is None else state.flow.seconds)
         self._detail_spent += seconds
-        self._spacing.took(self.step, seconds, self.elapsed / max(self.step, 1))
+        self.spacing.took(self.step, seconds, self.elapsed / max(self.step, 1))
 
     def emit(
         self,
@@ -190,6 +203,7 @@ class StepReader:
                 [clip.total for clip in state.clips] if state.clips else (),
                 state.counts or (),
                 () if state.figures is None else state.figures.scalars,
+                () if state.flow is None else state.flow.scalars,
             ),
             device,
         )

@@ -9,6 +9,11 @@ import torch
 from torch import Tensor
 
 
+def at_hand(tensor: Tensor) -> bool:
+    """Whether its values can be read without waiting for a device."""
+    return tensor.device.type == "cpu"
+
+
 class Transfer:
     """Scalars on their way to the host.
 

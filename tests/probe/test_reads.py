@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from training_loops import RecordingHost
 
 import ampwatch
+from ampwatch.probe import activations as activations_module
 from ampwatch.probe import gradients as gradients_module
 from ampwatch.probe import steps as steps_module
 from ampwatch.probe.gradients import Reading
@@ -103,6 +104,7 @@ def test_where_numbers_come_late_nothing_at_all_is_read(
     monkeypatch.setattr(Reading, "__init__", read)
     monkeypatch.setattr(gradients_module, "_values", lambda gradients, odd: None)
     monkeypatch.setattr(steps_module, "Transfer", NeverReady)
+    monkeypatch.setattr(activations_module, "at_hand", lambda tensor: False)
     monkeypatch.setattr(steps_module.Spacing, "due", lambda self, step: detail)
     monkeypatch.setattr(steps_module.StepReader, "flush", lambda self, wait: None)
     own = reads_a_step(True, 10, overflow) - reads_a_step(False, 10, overflow)
