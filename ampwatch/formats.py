@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -29,6 +30,20 @@ class Format:
         """What is below 2^flushed becomes 0: half of the smallest subnormal."""
         return self.lowest - 1
 
+    def nearest(self, value: float) -> float:
+        """What a cast to this format makes of a value."""
+        if value != value or value == 0:
+            return value
+        beyond = math.copysign(float(self.overflows_to), value)
+        if math.isinf(value):
+            return beyond
+        # frexp's mantissa lies in [0.5, 1), so the value is at least 2^(exponent - 1).
+        power = max(math.frexp(value)[1] - 1, self.normal)
+        step = 2.0 ** (power - (self.normal - self.lowest))
+        # Dividing by a power of two is exact, and round() takes ties to even.
+        rounded = math.copysign(round(abs(value) / step) * step, value)
+        return beyond if abs(rounded) > self.largest else rounded
+
 
 FLOAT16 = Format("fp16", "float16", -24, -14, 65504.0, "inf")
 BFLOAT16 = Format("bf16", "bfloat16", -133, -126, (2 - 2.0**-7) * 2.0**127, "inf")
@@ -40,3 +55,4 @@ FLOAT32 = Format("fp32", "float32", -149, -126, (2 - 2.0**-23) * 2.0**127, "inf"
 
 FORMATS = (FLOAT16, BFLOAT16, E4M3, E5M2)
 """Those that the range view goes through."""
+BY_DTYPE = {form.dtype: form for form in (*FORMATS, FLOAT32)}
