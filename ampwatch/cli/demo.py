@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import click
 
 from ampwatch.cli.options import Options, training_options
-from ampwatch.errors import UsageError
 
 
 @click.command(name="demo", context_settings={"ignore_unknown_options": True})
@@ -22,6 +20,7 @@ def command(list_demos: bool, args: tuple[str, ...], **asked: Any) -> int:
     dashboard, and flat out with --headless.
     """
     from ampwatch.cli.demo_files import DEFAULT, demo_names, read_demo
+    from ampwatch.cli.demo_options import check_options
 
     if list_demos:
         demos = [read_demo(name) for name in demo_names()]
@@ -37,7 +36,7 @@ def command(list_demos: bool, args: tuple[str, ...], **asked: Any) -> int:
     named = bool(args) and not args[0].startswith("-")
     demo = read_demo(args[0] if named else DEFAULT)
     own = list(args[named:])
-    _check_options(own, demo.options)
+    check_options(own, demo.options, command)
     # A demo is an ordinary script: its steps, seed and device are arguments it knows itself.
     for option in ("steps", "seed", "device"):
         value = getattr(options, option)
@@ -51,23 +50,3 @@ def command(list_demos: bool, args: tuple[str, ...], **asked: Any) -> int:
         scaler=options.scaler,
     )
     return train(str(demo.path), own, settings, options)
-
-
-def _check_options(args: list[str], known: tuple[str, ...]) -> None:
-    """Raises UsageError for an option that neither ampwatch nor the demo has."""
-    ours = {name for parameter in command.params for name in parameter.opts if name[0] == "-"}
-    for arg in args:
-        name = arg.partition("=")[0]
-        if not name.startswith("-") or name in known or _is_number(name):
-            continue
-        near = difflib.get_close_matches(name, ours.union(known), 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise UsageError(f"there is no option {name}{hint}")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

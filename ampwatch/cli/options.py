@@ -71,7 +71,7 @@ def _rate(value: str) -> float | str:
     return rate
 
 
-def _seed(value: str) -> int:
+def seed_type(value: str) -> int:
     if not value.isdecimal() or int(value) >= 2**63:
         raise click.BadParameter(f"{value!r} is not a whole number from 0 to 2^63 - 1.")
     return int(value)
@@ -86,7 +86,7 @@ def _dtype(value: str) -> str:
     return name
 
 
-def _device(value: str) -> str:
+def device_type(value: str) -> str:
     if not _DEVICE.fullmatch(value):
         raise click.BadParameter(f"{value!r} is not a device, such as cpu, cuda, cuda:1 or mps.")
     return value
@@ -96,12 +96,12 @@ def _log(value: str) -> str:
     path = Path(value).expanduser().absolute()
     if path.is_dir():
         raise click.BadParameter(f"{value!r} is a folder; name a file in it, such as run.jsonl.")
-    if path.exists() and not _is_log(path):
+    if path.exists() and not is_log(path):
         raise click.BadParameter(f"{value!r} exists and is no log of ampwatch; it is left alone.")
     return str(path)
 
 
-def _is_log(path: Path) -> bool:
+def is_log(path: Path) -> bool:
     """Whether a log can go on in this file: it is empty, or begins with a record."""
     try:
         if path.is_fifo() or path.is_char_device():
@@ -120,8 +120,8 @@ _TRAINING = (
     click.option("--json", "json_output", is_flag=True, help="With --headless: summary as JSON."),
     click.option("--log", type=_log, metavar="PATH", help="Record the run (JSON Lines)."),
     click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Stop after N steps."),
-    click.option("--seed", type=_seed, metavar="N", help="Seed random, numpy and torch."),
-    click.option("--device", type=_device, metavar="NAME", help="cpu, cuda, cuda:1, mps, ..."),
+    click.option("--seed", type=seed_type, metavar="N", help="Seed random, numpy and torch."),
+    click.option("--device", type=device_type, metavar="NAME", help="cpu, cuda, cuda:1, mps, ..."),
     click.option("--dtype", type=_dtype, metavar="NAME", help="What autocast lowers to."),
     click.option(
         "--scaler",
