@@ -7,6 +7,7 @@ with us, watching ends and training goes on.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -30,6 +31,7 @@ from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.saved_bytes import MemoryWatch
+from ampwatch.record.facts import fact
 from ampwatch.recorder import Recorder
 from ampwatch.scaling import Scaling
 from ampwatch.stepping import Stepping
@@ -93,6 +95,7 @@ class Loop:
             ClipWatch(self.before_clip),
             OptimizerFinder(self.before_optimizer, self.after_optimizer),
             ScalerFinder(self.scaling.adopt, self.scaling.disabled),
+            self.scaling.loads,
             self.trouble.packing,
         ]
         if host.measures_memory:
@@ -143,6 +146,8 @@ class Loop:
             self._facts.add("backward-in-autocast")
         if self._ledger.unscaled_at >= 0:
             self._forget_cleared()
+        if self._ledger.left:
+            self._ledger.look_back()
         unscaled = self._ledger.back(tensors)
         if self.stepping.dissection is not None:
             losses = self._ledger.losses.latest()
@@ -178,8 +183,8 @@ class Loop:
             self._early = [*self._early[1 - EARLY_CLIPS :], early]
         for state, optimizer in holding:
             scaler = self._ledger.scale_in(self.scaler, state, optimizer)
-            if scaler is not None:
-                self._facts.add("clip-while-scaled")
+            if scaler is not None and max_norm != math.inf:  # which only measures
+                self._facts.add(fact("clip-while-scaled", limit=f"{max_norm:g}"))
             if state.reading is None:
                 self.stepping.read(state, optimizer, scaler)
             if known is not None:

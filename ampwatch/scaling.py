@@ -39,6 +39,7 @@ class Scaling:
         self._scalers: list[weakref.ref[GradScaler]] = []
         self._took: dict[int, int] = {}
         """Which scaler stepped which parameters: its id by that of one of them."""
+        self.loads = resume.LoadWatch()
         self.stepping = False
         """Whether a scaler is inside its step()."""
 
@@ -139,6 +140,8 @@ class Scaling:
         if state.reading is None:
             self._compare_scales(state, scaler)
             self._stepping.read(state, optimizer, scaler)
+        if self._ledger.left:
+            self._note_left(optimizer)
         state.unscaled_at = self._ledger.passes
         self._ledger.open[id(optimizer)] = state
 
@@ -171,6 +174,8 @@ class Scaling:
         if state.reading is None:
             self._compare_scales(state, scaler)
             self._stepping.read(state, optimizer, scaler if enabled else None)
+        if self._ledger.left:
+            self._note_left(optimizer)
         if enabled:
             state.unscaled_at = self._ledger.passes
 
@@ -202,20 +207,26 @@ class Scaling:
                 self._stepping.facts.add("new-scaler")
             if state.stepped_at < 0 and state.scaler is None:
                 steps = resume.steps_before(optimizer)
-                if steps and resume.untouched(scaler):
-                    self._stepping.facts.add(fact("resumed-without-scaler-state", steps=steps))
+                if (steps or self.loads.knows(optimizer)) and resume.untouched(scaler):
+                    told = fact("resumed-without-scaler-state", steps=steps or None)
+                    self._stepping.facts.add(told)
             self._took[key] = id(scaler)
         state.scaler = id(scaler)
 
+    def _note_left(self, optimizer: Optimizer) -> None:
+        """Gradients are unscaled; those that were before an update are so for the second time."""
+        if self._ledger.left.pop(id(optimizer), None) is not None:
+            self._stepping.facts.add("unscaled-twice")
+
     def _compare_scales(self, state: OptimizerState, scaler: GradScaler) -> None:
-        """Whether gradients are about to be unscaled by another scale than made them."""
+        """Whether an update has come since gradients were made that are about to be unscaled; by
+        how much the scale has changed."""
         if state.made_at is None or state.made_at[0] != self._ledger.scaled_at:
             return
         now = private.scale_tensor(scaler)
         if now is not None:
             factor = float(state.made_at[1]) / float(now)
-            if factor != 1.0:
-                self._stepping.facts.add(fact("scale-changed", factor=f"{factor:g}"))
+            self._stepping.facts.add(fact("update-between", factor=f"{factor:g}"))
 
     @guarded()
     def _note_scales(self, scaler: GradScaler) -> None:
@@ -241,6 +252,5 @@ class Scaling:
             if state.reading is not None and state.scaler == id(scaler):
                 state.forget()  # the loop unscaled it, and then decided not to step
         if self._ledger.open:
-            self._ledger.open.clear()
-            self._ledger.mixed.clear()
+            self._ledger.leave()
         self._stepping.updated()

@@ -100,7 +100,7 @@ class Stepping:
         """
         self._due = True
         state.stepped_at = self.ledger.passes
-        if self.ledger.open:
+        if self.ledger.open or self.ledger.mixed:
             self.ledger.open.pop(id(optimizer), None)
             self.ledger.mixed.discard(id(optimizer))
         if state.figures is not None:

@@ -22,11 +22,15 @@ def inquire(roots: list[Tensor], names: Naming) -> str | None:
     """The fact that tells where inf or NaN in these losses came from, if the graph shows it."""
     with torch.no_grad(), torch.autocast("cpu", enabled=False):
         operations = operations_of(roots, names)
+        factor = None
         for operation in operations:
             if not operation.finite():
                 found = verdicts.judge(operation)
-                if found is not None:
+                if found is not None and not found.startswith(verdicts.FACTOR):
                     return found
+                factor = factor or found
+        if factor is not None:
+            return factor
         for root in roots:
             if not bool(torch.isfinite(root).all()):
                 last = next((o for o in operations if o.node is root.grad_fn), None)

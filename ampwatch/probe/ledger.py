@@ -11,6 +11,8 @@ from ampwatch.probe.losses import Losses
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters, trained
 
+PARAMETERS_READ = 4
+"""If the loop has cleared its gradients, it has cleared those of the first parameters."""
 GRAPHS_READ = 8
 """So many backward passes show the order of gradients; after that no graph is walked any more."""
 
@@ -31,6 +33,8 @@ class Ledger:
         """States whose gradients unscale_ has divided, and whose step is still to come."""
         self.mixed: set[int] = set()
         """Those of them that have got scaled gradients since."""
+        self.left: dict[int, OptimizerState] = {}
+        """States whose gradients unscale_ has divided and no step has used, when update() came."""
         self.unscaled_at = -1
         """The latest backward pass of a loss that was not scaled."""
         self._scaled_at = -1
@@ -59,6 +63,21 @@ class Ledger:
                 if not reached.isdisjoint(state.ids):
                     self.mixed.add(key)
         return unscaled
+
+    def leave(self) -> None:
+        """An update has come: what was unscaled and not stepped will be unscaled once more."""
+        self.left = dict(self.open)
+        self.open.clear()
+        self.mixed.clear()
+
+    def look_back(self) -> None:
+        """Whether gradients that were left unscaled are still there when a backward pass begins;
+        if so they get scaled ones on top."""
+        for key, state in self.left.items():
+            optimizer = state.ref()
+            if optimizer is not None and any(map(_filled, trained(optimizer)[:PARAMETERS_READ])):
+                self.mixed.add(key)
+        self.left.clear()
 
     def unscaled_in(self, state: OptimizerState) -> bool:
         """Whether a loss that was not scaled has part in an optimizer's gradients."""
@@ -91,3 +110,8 @@ class Ledger:
         if self._scaled_at <= state.stepped_at or private.is_unscaled(scaler, optimizer):
             return None
         return scaler if self.passed_by(state, optimizer) else None
+
+
+def _filled(parameter: Tensor) -> bool:
+    gradient = parameter.grad
+    return gradient is not None and gradient.device.type == "cpu" and bool(gradient.any())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import weakref
+from typing import Any
+
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from ampwatch.probe import private
+from ampwatch.probe.patch import Listeners, Patch
 
 OLD_NAMES = ("torch.cuda.amp", "torch.cpu.amp")
 
@@ -37,3 +42,43 @@ def untouched(scaler: GradScaler) -> bool:
     if scale is None or tracker is None:
         return True
     return float(scale) == private.initial_scale(scaler) and int(tracker) == 0
+
+
+class LoadWatch:
+    """Remembers which optimizers were given a saved state: one without momentum keeps no count of
+    steps by which its history could be told."""
+
+    def __init__(self) -> None:
+        self._loaded: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+
+    def open(self) -> None:
+        _patch.add(self)
+
+    def close(self) -> None:
+        _patch.remove(self)
+        self._loaded.clear()
+
+    def loaded(self, optimizer: Optimizer) -> None:
+        self._loaded.add(optimizer)
+
+    def knows(self, optimizer: Optimizer) -> bool:
+        """Whether a state was loaded into it."""
+        return optimizer in self._loaded
+
+
+def _wrap(original: Any, listeners: Listeners[LoadWatch]) -> Any:
+    @functools.wraps(original)
+    def load_state_dict(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        for watch in listeners.all:
+            watch.loaded(self)
+        return result
+
+    return load_state_dict
+
+
+def _write(function: Any) -> None:
+    Optimizer.load_state_dict = function  # type: ignore[method-assign]
+
+
+_patch: Patch[LoadWatch] = Patch(lambda: Optimizer.load_state_dict, _write, _wrap)

@@ -21,21 +21,36 @@ HARMLESS = (
     "NativeDropout", *PASSING,
 )  # fmt: skip
 """Of finite values they make finite ones."""
+FACTOR = "nonfinite-factor"
+"""Something was multiplied by one number that is inf or NaN: a fact, but a weak one, since a factor
+may have been the consequence of what went wrong elsewhere."""
+MOST_LOOKED_AT = 4 * LOOK_BACK
+"""Operations between the loss and what is kept."""
 
 
 def in_chain(operation: Operation) -> Operation:
     """Which of the operations that lead to a result that is not finite, none of which keeps such a
-    value, is likely to have made it: the latest that is not defined everywhere."""
-    at: Operation | None = operation
-    for _ in range(LOOK_BACK):
-        if at is None or not at.finite():
-            break
+    value, is likely to have made it: one that is not defined everywhere, or else one in float16,
+    where numbers end first."""
+    stack: list[Operation | None] = [operation]
+    seen: set[int] = set()
+    narrow = None
+    while stack and len(seen) < MOST_LOOKED_AT:
+        at = stack.pop()
+        if at is None or id(at) in seen or not at.finite():
+            continue
+        seen.add(id(at))
+        if at.results() and at is not operation:
+            continue  # what it made is kept, and finite
         if at.title in GUARDED and zero_guard(at) is not None:
             return at
         if any(bool((each < 0).any()) for each in at.saved.values() if at.title in ROOTS):
             return at
-        at = at.source()
-    return operation
+        if narrow is None and at.dtype is torch.float16 and at.title not in HARMLESS:
+            narrow = at
+        kept = {_place(at, name) for name in at.inputs()}
+        stack += [parent for place, parent in enumerate(at.parents) if place not in kept]
+    return operation if narrow is None else narrow
 
 
 def judge(operation: Operation) -> str | None:
@@ -71,11 +86,17 @@ _FIRST = ("self", "input", "mat1", "query", "log_probs", "condition")
 _SECOND = ("other", "mat2", "weight", "target", "exponent", "key", "vec")
 
 
-def _maker(operation: Operation, name: str) -> Operation | None:
-    """The operation that made this input; None for what was handed in from outside."""
+def _place(operation: Operation, name: str) -> int | None:
+    """Which of an operation's inputs, counted from 0, is kept under this name."""
     place = _POSITIONS.get(operation.title, {}).get(name)
     if place is None:
         place = 0 if name in _FIRST else 1 if name in _SECOND else 2 if name == "value" else None
+    return place
+
+
+def _maker(operation: Operation, name: str) -> Operation | None:
+    """The operation that made this input; None for what was handed in from outside."""
+    place = _place(operation, name)
     if place is None or place >= len(operation.parents):
         return None
     parent = operation.parents[place]
@@ -85,7 +106,7 @@ def _maker(operation: Operation, name: str) -> Operation | None:
 def _from_outside(operation: Operation, value: Tensor) -> str | None:
     """It was not computed in this graph: data, as they were or as the cast to float16 left them."""
     if value.numel() <= 1:
-        return None  # a factor, and no batch
+        return fact(FACTOR, **_where(operation, value))  # and no batch
     nan = bool(torch.isnan(value).any())
     known = frames.handed_in(value)
     if known is not None and known.finite and not nan and value.dtype is torch.float16:
@@ -125,7 +146,7 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
         if not fine(weight):
             return fact("weights-nonfinite", tensor=parameter)
     if not all(map(fine, operation.inputs().values())):
-        return None  # a factor that was inf itself
+        return fact(FACTOR, **where)
     guard = zero_guard(operation)
     if guard is not None:
         constant, in_half = guard
@@ -140,7 +161,6 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
         "Log",
         "Sqrt",
         "Rsqrt",
-        "Pow",
         "Acos",
         "Asin",
         "Acosh",
@@ -148,11 +168,22 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
         "Log1P",
     ):
         return fact("nan-born", **where)
+    if operation.title == "Pow" and not _power_exists(operation):
+        return fact("nan-born", **where)
     if half:
         return fact("forward-overflow", largest=told, output=_largest_finite(result), **where)
     if infinite or (largest is not None and largest > 1e18):
         return fact("diverged", largest=told, **where)
     return fact("nan-born", largest=told, **where)
+
+
+def _power_exists(operation: Operation) -> bool:
+    """Whether a power is a number at all: not one of a negative number with a broken exponent."""
+    base, exponent = operation.saved.get("self"), operation.saved.get("exponent")
+    power = getattr(operation.node, "_saved_exponent", None) if exponent is None else exponent
+    if base is None or not isinstance(power, (int, float, Tensor)):
+        return False
+    return fine(torch.pow(base.double(), power))
 
 
 def _largest_finite(result: Tensor) -> str | None:

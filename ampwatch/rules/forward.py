@@ -12,7 +12,7 @@ from ampwatch.words import count_words
 
 STALE_STEPS = 2
 """One step that begins with an old inf may be a loop that clears gradients later on."""
-ORDER_FACTS = ("backward-after-unscale", "backward-in-step", "scale-changed")
+ORDER_FACTS = ("backward-after-unscale", "backward-in-step", "update-between", "unscaled-twice")
 EXPLAINED = (
     "nonfinite-input",
     "forward-overflow",

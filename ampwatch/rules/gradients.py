@@ -22,8 +22,8 @@ ABSENT_DETAILS = 3
 
 def _underflow(run: Run) -> Iterator[Finding]:
     gradients = run.gradients
-    span = gradients.flushed
-    if span is None or span.count < UNDERFLOW_DETAILS or gradients.share < UNDERFLOW_SHARE:
+    span = gradients.flushed.get(UNDERFLOW_SHARE)
+    if span is None or span.count < UNDERFLOW_DETAILS:
         return
     room = gradients.headroom
     message = f"up to {gradients.share:.0%} of all gradient values are flushed to 0 in float16"

@@ -22,6 +22,7 @@ BELOW_ONE_STEPS = 5
 """Fewer taken steps below 1 are a scale on its way, not one that has settled."""
 NEVER = 100_000
 """A growth interval that is as good as none."""
+LOST_SHARE = 0.05
 SPARE_DOUBLINGS = 3.0
 """Headroom that a scale may leave unused: growth by doubling keeps one or two in reserve."""
 
@@ -67,12 +68,14 @@ def _best_scale(run: Run) -> float | None:
 
 def _too_low(run: Run) -> Iterator[Finding]:
     gradients, levels = run.gradients, run.levels
-    if gradients.flushed is None or levels.held_skips is not None:
+    flushed = gradients.flushed.get(LOST_SHARE)
+    if flushed is None or levels.held_skips is not None:
         return
     interval = run.scale.growth_interval or 0
     if not (levels.static or interval >= NEVER or run.scale.growth_factor <= 1.0):
         return
-    if gradients.headroom is None or gradients.headroom < SPARE_DOUBLINGS:
+    room = gradients.headroom
+    if room is not None and room < SPARE_DOUBLINGS:
         return
     last = run.last
     if last is None or last.scale is None:
@@ -82,12 +85,12 @@ def _too_low(run: Run) -> Iterator[Finding]:
         "static-scale-too-low",
         "warning",
         f"{gradients.share:.0%} of the gradient values are flushed to 0 at a scale of "
-        f"{scale_words(last.scale)} that does not grow, with room for "
-        f"{gradients.headroom:.0f} more doublings"
+        f"{scale_words(last.scale)} that does not grow"
+        + ("" if room is None else f", with room for {room:.0f} more doublings")
         + ("" if best is None else f": {scale_words(best)} would still fit"),
-        gradients.flushed.first,
-        gradients.flushed.last,
-        gradients.flushed.count,
+        flushed.first,
+        flushed.last,
+        flushed.count,
         evidence={
             "scale": last.scale,
             "share_zero": gradients.share,

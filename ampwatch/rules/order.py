@@ -78,8 +78,10 @@ def _call_order(run: Run) -> Iterator[Finding]:
          "gradients were added to unscaled ones and are not unscaled any more"),
         ("backward-in-step", "a backward pass ran inside scaler.step() (a closure): its gradients "
          "are neither unscaled nor checked"),
-        ("scale-changed", "update() changed the scale between a backward pass and the step that "
-         "used its gradients"),
+        ("unscaled-twice", "gradients were unscaled a second time: update() came between unscale_() "
+         "and step()"),
+        ("update-between", "update() came between a backward pass and the step that used its "
+         "gradients, which may change the scale in between"),
         ("order-refused", "torch refused a call"),
     ):  # fmt: skip
         seen = _fact(run, name)

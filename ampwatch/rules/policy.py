@@ -28,7 +28,7 @@ def _no_scaler(run: Run) -> Iterator[Finding]:
     steps = sum(span.count for _, span in spans)
     if steps < FEWEST_STEPS:
         return
-    share = run.gradients.share if run.gradients.flushed is not None else 0.0
+    share = run.gradients.share
     off = any(mode == "off" for mode, _ in spans)
     bad = share >= ZERO_SHARE
     message = f"{count_words(steps, 'step')} went back through float16 "

@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ampwatch.record import TensorStats
-from ampwatch.run.spans import Span
+from ampwatch.formats import FLOAT16
+from ampwatch.record import StepRecord, TensorStats
+from ampwatch.run.hand_clips import ValueClip
+from ampwatch.run.spans import Span, extend
 
-FP16_NORMAL = 2.0**-14
+FP16_NORMAL = 2.0**FLOAT16.normal
 """Below it float16 loses digits, and at 2^-24 its numbers end."""
-FLUSHED_ZEROS = 0.5
-"""So large a part of a gradient is 0 where rounding to 0 is what happened to it."""
+SHARES = (0.05, 0.25, 0.5)
+"""Of all gradient values that are flushed to 0, as far as rules ask for them."""
+FLUSHED_SHARE = 0.01
+"""Smaller shares are lost in ordinary training too and do no harm: the paper on mixed precision
+keeps training with 5 % of its gradient values flushed."""
+LOW_SCALE = 2.0**15
+"""What is flushed at a scale as large as this is below 2^-40, so hardly a gradient at all: where all
+of it is 0 even there, it is dead."""
 FADED = 1e-6
 """Root mean square of the first layer's gradient against the largest one of any layer: as float32
 adds up, the one is nothing beside the other."""
@@ -35,41 +43,54 @@ class Level:
 class GradientLevels:
     """Kept from one detail step to the next."""
 
-    __slots__ = ("details", "fading", "fading_ratio", "flushed", "headroom", "levels", "share")
+    __slots__ = (
+        "_step", "ceiling", "details", "fading", "fading_ratio", "fading_tensor",
+        "flushed", "headroom", "levels", "share", "vanished",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.levels: dict[str, Level] = {}
-        self.flushed: Span | None = None
-        """Detail steps at which a large share of all values was flushed to 0."""
+        self.ceiling = ValueClip()
+        """The number at which scaled gradients end, where somebody has clipped them."""
+        self.flushed: dict[float, Span] = {}
+        """Detail steps at which at least this share of all values was flushed to 0."""
         self.share = 0.0
-        """The largest such share."""
+        """The largest share flushed."""
         self.headroom: float | None = None
         """Doublings that the scale had left then."""
+        self.vanished: Span | None = None
+        """Detail steps at which all of it was 0 beside a loss that was not."""
         self.fading: Span | None = None
         self.fading_ratio = 1.0
+        self.fading_tensor: str | None = None
         self.details = 0
+        """Detail steps without inf and NaN."""
+        self._step = -1
 
-    def see(self, stats: TensorStats, dtype: str | None) -> None:
-        """One more detail step."""
+    def see(self, stats: TensorStats, record: StepRecord | None) -> None:
+        """One more detail step, and the record of that step."""
         if not stats.size or any(stats.nonfinite):
             return  # an overflow leaves inf, NaN and zeros behind that say nothing of the level
-        self.details += 1
+        self.details += stats.step != self._step
+        self._step = stats.step
         scale = stats.scale or 1.0
-        flushed = _flushed(stats, scale) if dtype == "float16" else [False] * len(stats.name)
+        half = record is not None and record.dtype == "float16"
+        flushed = _flushed(stats, scale) if half else [False] * len(stats.name)
+        if half and scale < LOW_SCALE and not any(stats.max) and record is not None and record.loss:
+            flushed = [True] * len(stats.name)
+            self.vanished = extend(self.vanished, stats.step)
         self._count(stats, flushed)
         values = sum(stats.size)
         zeros = sum(z for z, bad in zip(stats.zeros, flushed, strict=True) if bad)
-        if values and zeros >= FLUSHED_ZEROS * values / 2:
-            share = zeros / values
-            if self.flushed is None:
-                self.flushed = Span(1, stats.step, stats.step)
-            else:
-                self.flushed.count += 1
-                self.flushed.last = stats.step
-            if share >= self.share:
-                self.share = share
-                largest = max(stats.max) * scale
-                self.headroom = math.log2(65504.0 / largest) if largest > 0 else None
+        share = zeros / values if values else 0.0
+        for least in SHARES:
+            if share >= least:
+                self.flushed[least] = extend(self.flushed.get(least), stats.step)
+        if share >= max(self.share, FLUSHED_SHARE):
+            self.share = share
+            largest = max(stats.max) * scale
+            self.headroom = math.log2(FLOAT16.largest / largest) if largest > 0 else None
+        self.ceiling.see(stats)
         self._fade(stats)
 
     def _count(self, stats: TensorStats, flushed: list[bool]) -> None:
@@ -80,7 +101,8 @@ class GradientLevels:
                     return
                 level = self.levels[name] = Level(first=stats.step)
             level.seen += 1
-            if stats.size[place] and stats.zeros[place] == stats.size[place] and not flushed[place]:
+            empty = stats.size[place] and stats.zeros[place] == stats.size[place]
+            if empty and not flushed[place] and not _layer_learns(stats, name):
                 if not level.dead:
                     level.first = stats.step
                 level.dead += 1
@@ -93,21 +115,33 @@ class GradientLevels:
             norm / math.sqrt(size) if size else 0.0
             for norm, size in zip(stats.norm, stats.size, strict=True)
         ]
-        first = max(sizes[-FIRST_LAYER:], default=0.0)
+        # In float16 what fades ends in zeros: then the last layer counts that has values left.
+        end = len(sizes)
+        while end > FIRST_LAYER and not any(sizes[end - FIRST_LAYER : end]):
+            end -= FIRST_LAYER
+        first = max(sizes[max(end - FIRST_LAYER, 0) : end], default=0.0)
         largest = max(sizes, default=0.0)
         if len(sizes) >= FEWEST_LAYERS and 0 < first < FADED * largest:
-            if self.fading is None:
-                self.fading = Span(1, stats.step, stats.step)
-            else:
-                self.fading.count += 1
-                self.fading.last = stats.step
+            self.fading = extend(self.fading, stats.step)
+            self.fading_tensor = stats.name[-1]
             self.fading_ratio = min(self.fading_ratio, first / largest)
+
+
+def _layer_learns(stats: TensorStats, name: str) -> bool:
+    """Whether a bias belongs to a layer whose weight has a gradient. Then its own is exactly 0
+    because what comes back to it cancels: in front of a normalisation, or where the loss is a
+    difference of means."""
+    layer, dot, last = name.rpartition(".")
+    if last != "bias":
+        return False
+    weight = f"{layer}{dot}weight"
+    return any(m > 0 for each, m in zip(stats.name, stats.max, strict=True) if each == weight)
 
 
 def _flushed(stats: TensorStats, scale: float) -> list[bool]:
     """For each gradient, whether its zeros are values that were too small for float16.
 
-    It is so where what is left of it is subnormal in float16; where nothing is left, the nearest
+    It is so where what is left of it is subnormal in float16 (below 2^-14, times the scale); where nothing is left, the nearest
     gradient towards the loss that has something left decides: what reached it came through there.
     """
     result = []
@@ -115,5 +149,5 @@ def _flushed(stats: TensorStats, scale: float) -> list[bool]:
     for size, zeros, largest in zip(stats.size, stats.zeros, stats.max, strict=True):
         if largest > 0:
             near = largest * scale
-        result.append(bool(size) and zeros >= FLUSHED_ZEROS * size and near < FP16_NORMAL)
+        result.append(bool(size) and bool(zeros) and near < FP16_NORMAL)
     return result

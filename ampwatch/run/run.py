@@ -95,7 +95,7 @@ class Run:
             if not any(record.nonfinite):
                 self.finite_tensors = joined(self.finite_tensors, record)
             self._narrator.tensors = len(record.name)
-            self.gradients.see(record, None if self.last is None else self.last.dtype)
+            self.gradients.see(record, self.last)
         elif isinstance(record, ActivationStats):
             self.activations = record
             if not any(record.nonfinite):

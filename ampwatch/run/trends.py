@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ampwatch.record import StepRecord
+from ampwatch.run.hand_clips import NormClip
 from ampwatch.run.spans import Span, extend
 
 WINDOW = 50
@@ -180,12 +181,14 @@ class Trends:
     norm: NormTrend = field(default_factory=NormTrend)
     rate: RateTrend = field(default_factory=RateTrend)
     gradients: GradientTrend = field(default_factory=GradientTrend)
+    clip: NormClip = field(default_factory=NormClip)
 
     def see(self, before: StepRecord | None, record: StepRecord) -> None:
         if record.loss is not None:
             self.loss.see(record.step, record.loss, record.losses)
         if record.grad_norm is not None:
             self.norm.see(record.step, record.grad_norm)
+            self.clip.see(record)
             if record.grad_norm != record.grad_norm:
                 self._bad(record)
         if before is not None:
