@@ -44,7 +44,7 @@ ACCUMULATE = 2  # micro-batches whose gradients are added up before a step
 LEARNING_RATE = 3e-3
 WARM_UP = 50  # steps over which the learning rate rises to that
 CLIP_NORM = 1.0
-GROWTH_INTERVAL = 25  # clean steps before the scale doubles; GradScaler's default is 2000
+GROWTH_INTERVAL = 50  # clean steps before the scale doubles; GradScaler's default is 2000
 VALIDATE_EVERY = 50
 
 
