@@ -1,0 +1,109 @@
+"""The stage of backward: the gradients as they come, and where inf comes up among them."""
+
+from __future__ import annotations
+
+from ampwatch.explain.figures import counted, dtype, form, number, scale_of
+from ampwatch.explain.followed import flushed_words, followed_block
+from ampwatch.explain.forward import where
+from ampwatch.explain.limits import below
+from ampwatch.explain.stage import Block, Line, Stage
+from ampwatch.record import Operation, StepAnatomy
+
+
+def gradients(anatomy: StepAnatomy) -> Stage:
+    title = "Gradients: as backward made them"
+    if anatomy.scale is not None:
+        title += f", × {scale_of(anatomy.scale)}"
+    if not anatomy.tensors:
+        return Stage("gradients", title, "No parameter has got a gradient.", absent=True)
+    followed = followed_block(anatomy, "gradients")
+    back = _back(anatomy)
+    if anatomy.nonfinite_values:
+        text = f"{_where_inf(anatomy)} {_parameters(anatomy)}"
+        return Stage("gradients", title, text, (*back, *followed), bad=True)
+    text = f"{_flow(anatomy)} {_parameters(anatomy)}"
+    if anatomy.followed is not None and anatomy.scale is not None:
+        text += f" {flushed_words(anatomy.followed)}"
+    return Stage("gradients", title, text.strip(), (*followed, *back))
+
+
+def _where_inf(anatomy: StepAnatomy) -> str:
+    """Where inf or NaN came up first on the way back."""
+    at = anatomy.infinite_at()
+    if at is None:
+        if any(each.gradient for each in anatomy.operations):
+            return (
+                "Every gradient between the operations is finite; inf or NaN is in gradients of "
+                "parameters alone."
+            )
+        return "There is inf or NaN among the gradients."
+    size = at.size or at.gradient_nonfinite or 0
+    text = (
+        f"inf came up in the gradient of the result of {where(at)}, in {at.gradient}: "
+        f"{at.gradient_nonfinite:,} of {counted(size, 'value')}."
+    )
+    before = _one_nearer_the_loss(anatomy, at)
+    if before is not None:
+        text += (
+            f" The gradient that came in from {where(before)} was still finite "
+            f"({before.gradient}, at most {number(before.gradient_largest)})."
+        )
+    limits = form(at.gradient)
+    if limits is not None and limits.dtype == "float16":
+        text += f" Beyond {number(limits.largest)} a float16 is inf."
+    return text
+
+
+def _one_nearer_the_loss(anatomy: StepAnatomy, at: Operation) -> Operation | None:
+    """The operation after it in the forward pass, if a gradient came back to it."""
+    place = next(i for i, each in enumerate(anatomy.operations) if each is at)
+    later = anatomy.operations[place + 1 :]
+    return next((each for each in later if each.gradient is not None), None)
+
+
+def _flow(anatomy: StepAnatomy) -> str:
+    """In which dtype gradients flow between the operations, and how near to its end they are."""
+    flowing = [each for each in anatomy.operations if each.gradient is not None]
+    low = [each for each in flowing if each.gradient in ("float16", "bfloat16")]
+    if not low:
+        return "No gradient passes through float16 on its way." if flowing else ""
+    largest = max(low, key=lambda each: each.gradient_largest or 0.0)
+    limits = form(largest.gradient)
+    assert limits is not None
+    size = largest.gradient_largest or 0.0
+    return (
+        f"Between {counted(len(low), 'operation')} gradients are {largest.gradient}: "
+        f"{below(size, limits)}."
+    )
+
+
+def _parameters(anatomy: StepAnatomy) -> str:
+    kinds = " and ".join(anatomy.gradient_dtypes)
+    text = f"The gradients of the {counted(anatomy.tensors, 'parameter tensor')} are {kinds}"
+    passed = any(each.gradient in ("float16", "bfloat16") for each in anatomy.operations)
+    if passed and kinds == "float32":
+        text += ", cast from what came through the narrower dtype"
+    return f"{text}."
+
+
+def _back(anatomy: StepAnatomy) -> tuple[Block, ...]:
+    """The gradient of each operation's result, in the order of backward."""
+    first = anatomy.infinite_at()
+    lines = []
+    for each in reversed(anatomy.operations):
+        if each.gradient is None:
+            continue
+        bad = bool(each.gradient_nonfinite)
+        note = "inf starts here" if each is first else ""
+        cells = (
+            where(each),
+            dtype(each.gradient),
+            number(each.gradient_largest),
+            f"{each.gradient_nonfinite:,}" if bad else "0",
+            note,
+        )
+        lines.append(Line(cells, "bad" if bad else ""))
+    if not lines:
+        return ()
+    head = ("gradient of the result of", "dtype", "largest", "inf/NaN", "")
+    return (Block("on the way back, from the loss", head, tuple(lines)),)
