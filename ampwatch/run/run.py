@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
@@ -36,6 +36,8 @@ from ampwatch.words import scale_words
 _knobs = itemgetter(*map(StepRecord._fields.index, ("dtype", "scaler", "target_gain", "loss_gain")))
 
 MOST_NAMES = 10_000
+MOST_ANATOMIES = 64
+"""Each is asked for by hand; one of a deep model takes some 100 kB."""
 
 
 class Run:
@@ -55,8 +57,8 @@ class Run:
         self.activations: ActivationStats | None = None
         """Of the latest detail step at which they were seen."""
         self.finite_activations: ActivationStats | None = None
-        self.anatomy: StepAnatomy | None = None
-        """The step that was taken apart last."""
+        self.anatomies: deque[StepAnatomy] = deque(maxlen=MOST_ANATOMIES)
+        """Steps that were taken apart, the latest one last."""
         self.steps = 0
         """How many steps the run has come to: the last step's number and one."""
         self.records = 0
@@ -101,7 +103,7 @@ class Run:
             if not any(record.nonfinite):
                 self.finite_activations = record
         elif isinstance(record, StepAnatomy):
-            self.anatomy = record
+            self.anatomies.append(record)
         elif isinstance(record, RunInfo):
             self.info = record
             if record.tensors:
@@ -115,6 +117,11 @@ class Run:
             self._narrator.notice(max(0, self.steps - 1), record)
 
     # What the front ends ask for.
+
+    @property
+    def anatomy(self) -> StepAnatomy | None:
+        """The step that was taken apart last."""
+        return self.anatomies[-1] if self.anatomies else None
 
     @property
     def first(self) -> StepRecord | None:
