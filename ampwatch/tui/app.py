@@ -11,15 +11,17 @@ from textual.binding import BindingType
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
+from ampwatch import controls as knobs
 from ampwatch.controls import Controls
-from ampwatch.job import Job
+from ampwatch.job import STOPPING, Job
 from ampwatch.session import Session
+from ampwatch.tui.explaining import Explaining
 from ampwatch.tui.explanation import ExplanationScreen
 from ampwatch.tui.help import HelpScreen, tab_keys
 from ampwatch.tui.keys import WALK, all_bindings
 from ampwatch.tui.knobs import TURN_BY_NAME, Knobs, why_not
 from ampwatch.tui.look import Look
-from ampwatch.tui.main_screen import MainScreen
+from ampwatch.tui.main_screen import EXPLAIN, MainScreen
 from ampwatch.tui.pace import Pace, catch_up
 from ampwatch.tui.palette import WithPalette
 from ampwatch.tui.panels import loss
@@ -67,6 +69,7 @@ class DashboardApp(WithPalette):
         self._said = ("", 0.0)
         self._quitting = Quitting(job)
         self._behind = False
+        self.explaining = Explaining(controls, job)
         self._main = MainScreen(session, controls, job, self.look, name, follow)
         for theme in THEMES:
             self.register_theme(theme)
@@ -87,6 +90,11 @@ class DashboardApp(WithPalette):
         for notice in caught.notices:
             if notice.refused and notice.text:
                 self._say(notice.text, refused=True)
+                if notice.knob == knobs.EXPLAIN.name:
+                    self.explaining.refused(notice.text)
+        if self.explaining.open and self._main.tab != EXPLAIN:
+            self.explaining.leave()  # another tab was opened
+        self.explaining.follow(self.session.run)
         self._main.reading = caught.behind and self.job is None
         self._main.sync(panels=caught.came, note=self._quitting.note())
 
@@ -115,6 +123,9 @@ class DashboardApp(WithPalette):
         self._main.sync(panels=True, note=self._quitting.note())
 
     def action_turn(self, name: str) -> None:
+        if self.explaining.open and TURN_BY_NAME[name].knob is knobs.STEP:
+            self.action_explain_next()  # the key that steps goes through the stages
+            return
         reason = why_not(self.job)
         if reason is not None:
             self._say(reason, refused=True)
@@ -123,6 +134,35 @@ class DashboardApp(WithPalette):
         if answer:
             self._say(answer)
         self._main.sync(panels=False, note=self._quitting.note())
+
+    def action_explain(self) -> None:
+        """Take the next step apart and go through its stages; once more: go on as before."""
+        if self.explaining.open:
+            self._leave_explain()
+            return
+        if self.job is not None and self.job.state == STOPPING:
+            self._say("The training is being stopped.", refused=True)
+            return
+        reason = self.explaining.enter(self.session.run, self._main.chosen_tensor())
+        if reason is not None:
+            self._say(reason, refused=True)
+            return
+        self._main.open_explain(self.explaining)
+
+    def action_explain_next(self) -> None:
+        self._explain(self.explaining.next())
+
+    def action_explain_back(self) -> None:
+        self._explain(self.explaining.back())
+
+    def _explain(self, answer: str | None) -> None:
+        if answer:
+            self._say(answer)
+        self._main.sync(panels=False, note=self._quitting.note())
+
+    def _leave_explain(self) -> None:
+        self.explaining.leave()
+        self._main.close_explain()
 
     def action_window(self) -> None:
         self._say(f"The plots show {self.look.next_window()}.")
@@ -164,7 +204,9 @@ class DashboardApp(WithPalette):
 
     async def action_back(self) -> None:
         overview = self._main.overview
-        if self._main.tab != "overview":
+        if self.explaining.open:
+            self._leave_explain()
+        elif self._main.tab != "overview":
             self._main.open_tab("overview")
         elif overview.enlarged:
             overview.enlarge(None)
@@ -179,6 +221,9 @@ class DashboardApp(WithPalette):
         if self._quitting.asked:
             self._say("The script is being stopped.", refused=True)
             return
+        if self.explaining.open:
+            self.explaining.forget()
+            self._main.close_explain()
         self.job.restart()
         self.session.restart()
         self._main.began()

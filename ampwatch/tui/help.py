@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ampwatch.tui.panels import PLOTS, events, output, tensors
+from ampwatch.tui.panels import PLOTS, events, explain, output, tensors
 from ampwatch.tui.panels import range as range_panel
 from ampwatch.tui.panels.events_tab import EventsTab
 from ampwatch.tui.panels.findings import Findings
@@ -22,6 +22,7 @@ GROUPS = {
     "training": "Change the training",
     "screen": "The screen",
     "run": "The run",
+    "explain": "While a step is explained",
     "range": "On the Range tab",
     "tensors": "On the Tensors tab",
     "events": "On the Events tab",
@@ -33,6 +34,7 @@ READING = (
     ("Tensors", tensors.HELP),
     ("Events", events.HELP),
     ("Output", output.HELP),
+    ("A step taken apart", explain.HELP),
 )
 
 
@@ -50,7 +52,7 @@ def grouped(bindings: Iterable[BindingType]) -> dict[str, list[Binding]]:
 
 def tab_keys() -> list[BindingType]:
     """The keys that the lists on the tabs have of their own."""
-    owners = (range_panel.Range, tensors.Table, EventsTab, Findings, Rows)
+    owners = (explain.Body, range_panel.Range, tensors.Table, EventsTab, Findings, Rows)
     return [binding for owner in owners for binding in owner.BINDINGS]
 
 

@@ -15,6 +15,7 @@ from textual.keys import format_key
 from ampwatch.tui.app import DashboardApp
 from ampwatch.tui.help import GROUPS, grouped
 from ampwatch.tui.keys import WALK
+from ampwatch.tui.panels.explain import Body
 from ampwatch.tui.panels.range import Range
 
 MARKS = re.compile(r"(<!-- keys:.*?-->)\n.*?(<!-- end of keys -->)", re.DOTALL)
@@ -22,7 +23,7 @@ MARKS = re.compile(r"(<!-- keys:.*?-->)\n.*?(<!-- end of keys -->)", re.DOTALL)
 
 def key_table() -> str:
     """Every key of the dashboard with what it does, as a Markdown table."""
-    groups = grouped([*DashboardApp.BINDINGS, *WALK, *Range.BINDINGS])
+    groups = grouped([*DashboardApp.BINDINGS, *WALK, *Body.BINDINGS, *Range.BINDINGS])
     rows = ["| key | does |", "| --- | --- |"]
     for name, title in GROUPS.items():
         if groups[name]:

@@ -7,6 +7,13 @@ from textual.binding import Binding, BindingType
 from ampwatch.tui.knobs import knob_bindings
 from ampwatch.tui.tab_strip import tab_bindings
 
+EXPLAIN = Binding(
+    "e",
+    "explain",
+    "Explain",
+    tooltip="Take the next step apart, stage by stage",
+    id="training.explain",
+)
 SCREEN = (
     Binding(
         "z",
@@ -94,4 +101,4 @@ RUN = (
 
 def all_bindings() -> list[BindingType]:
     """Every key, in the order of the footer."""
-    return [*FIRST, *knob_bindings(), *SCREEN, *tab_bindings(), *RUN]
+    return [*FIRST, *knob_bindings(), EXPLAIN, *SCREEN, *tab_bindings(), *RUN]

@@ -17,11 +17,13 @@ from ampwatch.rules import Finding
 from ampwatch.rules.telling import troubles
 from ampwatch.session import Session
 from ampwatch.tui.event_line import EventLine
+from ampwatch.tui.explaining import Explaining
 from ampwatch.tui.keys import WALK
 from ampwatch.tui.look import Look
 from ampwatch.tui.news import News
 from ampwatch.tui.overview import Overview
 from ampwatch.tui.panels.events_tab import EventsTab
+from ampwatch.tui.panels.explain import Explain
 from ampwatch.tui.panels.output import Output
 from ampwatch.tui.panels.range import Range
 from ampwatch.tui.panels.tensors import Table, Tensors
@@ -34,6 +36,8 @@ HEIGHTS = [(0, "-flat"), (11, "-low"), (20, "-high"), (34, "-tall")]
 TOO_SMALL = "This window is too small for the plots: 36x11 is enough, 80x24 is comfortable."
 HINT = "Press ? for the keys and how to read the plots."
 CALM = "Nothing has happened yet: no step was skipped."
+EXPLAIN = "explain"
+"""Shown in place of a tab while a step is gone through."""
 
 
 class MainScreen(Screen[None]):
@@ -73,6 +77,9 @@ class MainScreen(Screen[None]):
         self.tensors = Tensors()
         self.events = EventsTab()
         self.output = Output(job.output if job is not None else None)
+        self.explain = Explain()
+        self._explaining: Explaining | None = None
+        self._tab_before = self.tab
         self.event_line = EventLine()
 
     def compose(self) -> ComposeResult:
@@ -84,6 +91,7 @@ class MainScreen(Screen[None]):
             yield self.tensors
             yield self.events
             yield self.output
+            yield self.explain
         yield Static(TOO_SMALL, id="too-small", markup=False)
         yield self.event_line
         yield Footer(compact=True, show_command_palette=False)
@@ -112,6 +120,25 @@ class MainScreen(Screen[None]):
         self.sync(panels=True)
         if name == "events":
             self.events.focus_list()
+
+    def chosen_tensor(self) -> str | None:
+        """The parameter that is chosen on the open tab."""
+        if self.tab == "tensors":
+            return self.tensors.chosen
+        return self.range.tensor if self.tab == "range" else None
+
+    def open_explain(self, explaining: Explaining) -> None:
+        """A step is gone through in place of the open tab."""
+        self._tab_before, self._explaining = self.tab, explaining
+        self.tab = EXPLAIN
+        self.query_one(ContentSwitcher).current = EXPLAIN
+        self.set_focus(self.explain.body)
+        self.sync(panels=True)
+
+    def close_explain(self) -> None:
+        """Back to the tab that was open before."""
+        if self.tab == EXPLAIN:
+            self.open_tab(self._tab_before)
 
     def on_table_chosen(self, message: Table.Chosen) -> None:
         self.range.choose(message.name)
@@ -150,6 +177,8 @@ class MainScreen(Screen[None]):
             self.range.sync(run)
         elif self.tab == "tensors":
             self.tensors.sync(run.tensors, findings)
+        elif self.tab == EXPLAIN and self._explaining is not None:
+            self.explain.sync(self._explaining)
 
     def _sync_overview(self, job_state: str | None, panels: bool) -> None:
         overview, run = self.overview, self._session.run

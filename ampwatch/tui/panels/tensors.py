@@ -219,6 +219,12 @@ class Tensors(Vertical):
         yield self.head
         yield self.table
 
+    @property
+    def chosen(self) -> str | None:
+        """The parameter on whose row the cursor is."""
+        rows, place = self.table.shown, self.table.place
+        return rows[place].name if place < len(rows) else None
+
     def sync(self, stats: TensorStats | None, findings: Sequence[Finding] = ()) -> None:
         """Show the latest figures if they are not on screen yet; mark what findings name."""
         places = [(found.severity, found.tensor, found.module) for found in troubles(findings)]
