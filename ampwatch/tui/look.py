@@ -13,6 +13,8 @@ class Look:
     window: int | None = None
     loss_axis: str | None = None
     """"linear" or "log10"; None lets the range of the losses decide."""
+    pointer: int | None = None
+    """A step that is marked on the plots because a lesson speaks of it."""
 
     def steps(self, last: int) -> tuple[int, int]:
         """First and last step to show of a run that has come to step ``last``."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from ampwatch.plot.spec import Mark
 from ampwatch.run import Run
 from ampwatch.tui.look import Look
 from ampwatch.tui.panels import PLOT_BY_NAME, PLOTS
@@ -30,7 +33,11 @@ class Overview(Container):
         """Draw what the run has come to."""
         for panel in PLOTS:
             if self.enlarged in (None, panel.name):
-                self.plots[panel.name].show(panel.spec(run, look))
+                spec = panel.spec(run, look)
+                if look.pointer is not None:
+                    mark = Mark(look.pointer, "knob", f"step {look.pointer:,}")
+                    spec = replace(spec, marks=(*spec.marks, mark))
+                self.plots[panel.name].show(spec)
 
     def wait(self, headline: str, more: str) -> None:
         """Say what is being waited for; without a headline, show the plots."""

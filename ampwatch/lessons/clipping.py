@@ -1,0 +1,173 @@
+"""Clipping before and after unscale_: the same two lines in the wrong order."""
+
+from __future__ import annotations
+
+from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
+from ampwatch.lessons.scene import Scene
+from ampwatch.words import count_words, number_words, scale_words
+
+LIMIT = 0.1
+"""CLIP_NORM of the demo."""
+RIGHT, WRONG = "", ":SGD 2"
+"""The series of the two copies: the first optimizer has the plain names."""
+SHORT_STEPS = 60
+BEHIND = 5.0
+"""So many times the other's loss: no accident of one batch."""
+NEAR = 0.01
+"""Rounding of fp16 gradients and of one small number in clip_grad_norm_ (1e-6) are below this."""
+
+
+def clipped(scene: Scene, which: str) -> float | None:
+    """The norm after clipping, at the latest step at which both copies were clipped."""
+    return scene.middle(f"clipped_norm{which}", 5)
+
+
+def loss(scene: Scene, which: str) -> float | None:
+    return scene.middle(f"loss{which}", 10)
+
+
+def shrunk(scene: Scene) -> bool:
+    """The one is clipped to the limit, the other to the limit divided by the scale."""
+    right, wrong, scale = clipped(scene, RIGHT), clipped(scene, WRONG), scene.middle("scale", 5)
+    if right is None or wrong is None or not scale:
+        return False
+    return right <= LIMIT * (1 + NEAR) and abs(wrong * scale / LIMIT - 1) <= NEAR
+
+
+def shrunk_words(scene: Scene) -> str:
+    return (
+        f"Clipped after unscale_: a norm of {number_words(clipped(scene, RIGHT))}. Clipped before: "
+        f"{number_words(clipped(scene, WRONG))}, which is 0.1 divided by the scale, "
+        f"{scale_words(scene.middle('scale', 5))}.\n\nThe scaled norm was far above 0.1, so it was "
+        "cut to 0.1. Then step() divided the scale out, of what was left."
+    )
+
+
+def behind(scene: Scene) -> bool:
+    right, wrong = loss(scene, RIGHT), loss(scene, WRONG)
+    return right is not None and wrong is not None and wrong > BEHIND * right
+
+
+def behind_words(scene: Scene) -> str:
+    skips = len(scene.skips)
+    return (
+        f"After {scene.run.steps} steps the copy that is clipped after unscale_ has a loss of "
+        f"{number_words(loss(scene, RIGHT))}, the other one {number_words(loss(scene, WRONG))}: "
+        f"{(loss(scene, WRONG) or 0) / (loss(scene, RIGHT) or 1):.0f} times as much. Nothing "
+        f"crashed, torch said nothing, and {count_words(skips, 'step')} skipped is no sign of it."
+    )
+
+
+def halved(scene: Scene) -> bool:
+    """The wrong copy's norm followed the scale down; the right copy's did not."""
+    before = scene.value(f"clipped_norm{WRONG}", scene.began - 1)
+    scale = scene.value("scale", scene.began - 1)
+    after = scene.last.scale if scene.last is not None else None
+    now = scene.value(f"clipped_norm{WRONG}", scene.run.steps - 1)
+    if not (before and scale and after and now) or after >= scale:
+        return False
+    return abs((now / before) * (after / scale) - 1) <= NEAR
+
+
+def halved_words(scene: Scene) -> str:
+    scale, after = scene.value("scale", scene.began - 1), scene.scale
+    before = scene.value(f"clipped_norm{WRONG}", scene.began - 1)
+    now = scene.value(f"clipped_norm{WRONG}", scene.run.steps - 1)
+    return (
+        f"The scale went from {scale_words(scale)} to {scale_words(after)}, and the wrong copy's "
+        f"step from {number_words(before)} to {number_words(now)}: its step is as long as the "
+        "scale says, and changes whenever the scaler moves the scale."
+    )
+
+
+def named(scene: Scene) -> bool:
+    return scene.happened("clip-while-scaled")
+
+
+LESSON = Lesson(
+    id="clipping",
+    number=7,
+    title="Clipping and unscale_",
+    goal="Unscale first, then clip: a limit means something only for true gradients.",
+    demo="clipping",
+    args=("--steps", "1000000"),
+    sources=(
+        "https://docs.pytorch.org/docs/stable/notes/amp_examples.html, Gradient clipping",
+        "torch/nn/utils/clip_grad.py: max_norm / (total_norm + 1e-6), at most 1",
+    ),
+    parts=(
+        Say(
+            "Two copies of one net, the same batches, one scaler. Both clip their gradients to a "
+            "norm of 0.1. Two lines differ in order:\n\n"
+            "  first copy:   scaler.unscale_(opt)  then  clip_grad_norm_(...)\n"
+            "  second copy:  clip_grad_norm_(...), and step() unscales later",
+            look=("loss", "grad_norm"),
+        ),
+        Predict(
+            lambda scene: (
+                f"The scale is {scale_words(scene.run.final_scale())}. How far does the second "
+                "copy move in each step?"
+            ),
+            choices=(
+                "As far as the first: both are clipped to 0.1",
+                "Too far: the scale is still in its gradients",
+                "Hardly at all: as many times too little as the scale is large",
+            ),
+            look=("loss", "grad_norm"),
+        ),
+        Wait(
+            "Look at the gradient norms after clipping.",
+            name="short",
+            steps=SHORT_STEPS,
+            scaler="dynamic",
+            look=("grad_norm", "loss"),
+        ),
+        Point(
+            shrunk_words,
+            holds=shrunk,
+            answer=lambda scene: "c",
+            scaler="dynamic",
+            look=("grad_norm",),
+            otherwise="Both copies are clipped to the same true norm.",
+        ),
+        Wait(
+            "What that does to the loss takes some more steps.",
+            name="loss",
+            until=behind,
+            within=1000,
+            scaler="dynamic",
+            look=("loss", "grad_norm"),
+            otherwise="The losses are too near to each other to say so.",
+        ),
+        Point(
+            lambda scene: behind_words(scene.since("short")),
+            holds=behind,
+            look=("loss",),
+            otherwise="The losses are too near to each other to say so.",
+        ),
+        Press(
+            "Now halve the scale: press [. Only the second copy should notice.",
+            keys="[",
+            name="halved",
+            until=lambda scene: halved(scene),
+            scaler="dynamic",
+            look=("grad_norm", "scale"),
+            otherwise="The second copy's step did not follow the scale.",
+        ),
+        Point(
+            lambda scene: halved_words(scene.since("halved")),
+            holds=lambda scene: halved(scene.since("halved")),
+            look=("grad_norm", "scale"),
+            otherwise="The second copy's step did not follow the scale.",
+        ),
+        Point(
+            "ampwatch recognises the mistake from the order of the calls: it is on the Events "
+            "tab, which is open now; enter explains it.\n\nRemember: scaler.unscale_(optimizer), "
+            "then clip, then scaler.step(optimizer). step() knows that the gradients are unscaled "
+            "already and does not divide twice.",
+            holds=named,
+            tab="events",
+            otherwise="No gradients were clipped while they carried the scale.",
+        ),
+    ),
+)
