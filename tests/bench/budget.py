@@ -3,8 +3,9 @@
 python tests/bench/budget.py [ROUNDS [DEMO]]
 
 A plain loop, the hook with its log, and a second plain loop train the same numbers in turns, ten
-steps each. Detail steps are in it as they come, all but the one at step 1. The ratio is that of all steps together, with a bootstrap over the rounds for its 95 %
-interval; the second plain loop shows what the measurement can tell apart.
+steps each. Detail steps are in it as they come, all but the one at step 1. The ratio is that of all
+steps together, with a bootstrap over the rounds for its 95 % interval; the second plain loop shows
+what the measurement can tell apart.
 """
 
 from __future__ import annotations
