@@ -20,8 +20,8 @@ def number(value: float | None, digits: int = 4) -> str:
         return "NaN"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    if value == int(value) and abs(value) < WHOLE:
-        return str(int(value))
+    if abs(value) < WHOLE and (value == int(value) or abs(value) >= 10**digits):
+        return f"{value:.0f}"
     mantissa, e, exponent = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 

@@ -117,7 +117,8 @@ def scaled_loss(anatomy: StepAnatomy) -> Stage:
         text = f"{no_scale(anatomy)} Backward starts from the loss itself."
         return Stage("scale", title, text, absent=True)
     product = _product(anatomy, value, scale, scaled)
-    text = f"{product} Every gradient comes out as many times as large. {fits(scaled, FLOAT16)}"
+    larger = f"Every gradient comes out {number(scale)} times as large."
+    text = f"{product} {larger} {fits(scaled, FLOAT16)}"
     own = form(anatomy.loss_dtype)
     if beyond(scaled, FLOAT16) and own is not None and not beyond(scaled, own):
         text += f" That does no harm here: the loss is {anatomy.loss_dtype}."

@@ -76,7 +76,8 @@ def caption(anatomy: StepAnatomy, at: int, of: int) -> str:
 
 def drawn(stage: Stage, width: int) -> list[Drawn]:
     """A stage as lines of a width: its title, its sentences, its tables."""
-    lines: list[Drawn] = [(stage.title, "bad" if stage.bad else "title")]
+    titled = textwrap.wrap(plain(stage.title), max(width, 12))
+    lines: list[Drawn] = [(line, "bad" if stage.bad else "title") for line in titled]
     room = max(min(width, WIDEST_TEXT), 12)
     lines += [(line, "text") for line in textwrap.wrap(plain(stage.text), room)]
     for block in stage.blocks:
@@ -134,6 +135,10 @@ class Body(Rows):
             self.scroll_to(y=0, animate=False, immediate=True)
             self.rows_changed()
 
+    def say(self, words: str) -> None:
+        """There is no stage to show yet, or none will come."""
+        self.show(Stage("", words, ""))
+
     def count_rows(self, width: int) -> int:
         if width != self._width and self._stage is not None:
             self._lines, self._width = drawn(self._stage, width), width
@@ -156,10 +161,9 @@ class Explain(Vertical):
     HELP = HELP
 
     def __init__(self) -> None:
-        super().__init__(id="explain", classes="-waiting")
+        super().__init__(id="explain")
         self._caption = Static(id="explain-caption", markup=False)
         self._strip = Static(id="explain-strip", markup=False)
-        self._waits = Static(id="explain-waiting", markup=False)
         self.body = Body()
         self._explaining: Explaining | None = None
         self._shown: object = None
@@ -167,7 +171,6 @@ class Explain(Vertical):
     def compose(self) -> ComposeResult:
         yield self._caption
         yield self._strip
-        yield self._waits
         yield self.body
 
     def sync(self, explaining: Explaining) -> None:
@@ -179,9 +182,10 @@ class Explain(Vertical):
         if shown == self._shown:
             return
         self._shown = shown
-        self.set_class(anatomy is None, "-waiting")
         if anatomy is None:
-            self._waits.update(Content(plain(explaining.words())))
+            self._caption.update("")
+            self._strip.update("")
+            self.body.say(explaining.words())
             return
         stages = explaining.stages()
         self._caption.update(Content(caption(anatomy, at, len(stages))))
