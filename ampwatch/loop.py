@@ -74,7 +74,7 @@ class Loop:
         self.recorder = Recorder(self.guard, host, self.names, self.optimizers, share)
         self.reader = self.recorder.reader
         self._ledger = Ledger(self.names)
-        self.trouble = Trouble(self.names, self.recorder.facts, self.recorder.named)
+        self.trouble = Trouble(self.names, self.recorder.facts, self.recorder.named, self.reader)
         self.stepping = Stepping(
             self.guard,
             host,
@@ -153,10 +153,13 @@ class Loop:
             losses = self._ledger.losses.latest()
             gain = self.knobs.loss_gain
             self.stepping.dissection.before_backward(tensors, unscaled, losses, gain)
-        self.trouble.before_backward(tensors, self._ledger.losses.latest)
+        self.trouble.before_backward(tensors, self._ledger.losses)
         if self.reader.spacing.next <= self.reader.step + 1:
             self.reader.before_backward(tensors)
             self._backward.follows = self.reader.flow.armed
+        if self.trouble.watchful:
+            self.trouble.search_backward(tensors)
+            self._backward.follows |= self.trouble.search.armed
         if self.scaling.stepping:
             self._facts.add("backward-in-step")
         if not unscaled:
@@ -170,7 +173,10 @@ class Loop:
     @guarded()
     def after_backward(self) -> None:
         """A backward pass that was looked at is over."""
-        self.guard.spent += self.reader.flow.done()
+        if self.reader.flow.armed:
+            self.guard.spent += self.reader.flow.done()
+        if self.trouble.search.armed:
+            self.guard.spent += self.trouble.after_backward()
 
     @guarded()
     def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:

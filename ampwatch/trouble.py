@@ -1,5 +1,6 @@
 """What is looked at only when something has gone wrong: the cause of a loss that is not finite,
-gradients that were never cleared, and running statistics that a skipped step has spoilt.
+the operation of backward that first made inf or NaN, gradients that were never cleared, and running
+statistics that a skipped step has spoilt.
 
 A step that is all right costs one look at its loss.
 """
@@ -7,25 +8,33 @@ A step that is all right costs one look at its loss.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ampwatch.probe.backward_origin import OriginSearch
 from ampwatch.probe.inquest import inquire
+from ampwatch.probe.losses import Losses
 from ampwatch.probe.movement import STILL_SHARE
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.statistics import spoilt
+from ampwatch.probe.steps import StepReader
 from ampwatch.record.facts import fact
 
 MOST_INQUESTS = 24
 """So many losses are looked into; by then it is known where inf and NaN come from."""
 RESTED_STEPS = 1000
 """After so many backward passes without trouble as many again are looked into."""
+MOST_SEARCHES = 256
+"""So many backward passes are searched for where inf and NaN begin, and so many times that may be
+found; after :data:`RESTED_STEPS` without trouble it starts again."""
+MOST_FOUND = 8
+LONGEST_SEARCH_STEPS = 64
+"""The search goes on for 1, 2, 4, … steps after each skip that it has not explained."""
 MOST_LOOKS = 64
 """So often the running statistics are looked at."""
 
@@ -37,10 +46,23 @@ class Trouble:
         names: of the parameters, and the models they are in.
         facts: of the step that is being taken.
         naming: of parameters that an optimizer may not have shown yet.
+        reader: of gradients; it keeps the budget, and learns of skips where numbers come late.
     """
 
-    def __init__(self, names: Parameters, facts: set[str], naming: Naming) -> None:
+    def __init__(
+        self, names: Parameters, facts: set[str], naming: Naming, reader: StepReader
+    ) -> None:
         self.packing = PackingWatch()
+        self.search = OriginSearch(naming, self.packing)
+        self.watchful = 0
+        """For so many steps more the backward pass is searched."""
+        self._reader = reader
+        self._patience = 1
+        self._first = False
+        self._searches = self._found = self._late_skips = 0
+        self._search_cost = 0.0
+        self._origin: str | None = None
+        """Found in the latest backward pass, for the optimizer that gets what it made."""
         self.at_once = True
         """Whether numbers are there without waiting for a device: nothing is looked at else."""
         self._names = names
@@ -51,27 +73,24 @@ class Trouble:
         self._suspects: list[OptimizerState] = []
         self._told: set[str] = set()
 
-    def before_backward(self, roots: list[Tensor], losses: Callable[[], list[Tensor]]) -> None:
+    def before_backward(self, roots: list[Tensor], losses: Losses) -> None:
         """A backward pass begins.
 
         Args:
             losses: what these roots were made of, without the scale.
         """
         if not self.at_once:
+            if self._reader.late_skips != self._late_skips:
+                self._late_skips = self._reader.late_skips
+                self._arm()
             return
         if self._suspects:
             self._ask_suspects()
-        root = roots[0]
-        if root.device.type != "cpu" or root.numel() != 1:
-            return
-        value = root.item()
-        if value - value == 0:
+        if losses.finite():
             self._calm += 1
             if self._calm > RESTED_STEPS:
-                self._inquests = 0
+                self._calm = self._inquests = self._searches = self._found = 0
             return
-        if all(_finite(loss) for loss in losses()):
-            return  # the loss is all right, the scale was too much for it
         self._calm = 0
         self._bad_loss = True
         if self._inquests >= MOST_INQUESTS or self.packing.seen:
@@ -81,8 +100,43 @@ class Trouble:
         if found is not None:
             self._facts.add(found)
 
+    def search_backward(self, roots: list[Tensor]) -> None:
+        """The backward pass that begins is searched, if time allows: the first after a skip always
+        is."""
+        if self._bad_loss or self.search.blind:
+            return
+        if self._first or self._reader.affords(self._search_cost):
+            self._first = False
+            self._searches += 1
+            self._origin = None
+            self.search.arm(roots)
+
+    def after_backward(self) -> float:
+        """A backward pass that was searched is over; seconds that were spent in it."""
+        found, late, seconds = self.search.done()
+        self._search_cost = seconds
+        self._reader.spend(seconds)
+        if found is not None:
+            self._origin = found
+            self._found += 1
+            self.watchful, self._patience = 0, 1
+        elif late is not None:
+            self._reader.origin = late
+        return seconds
+
+    def _arm(self) -> None:
+        """A skip beside a finite loss: the next passes are searched."""
+        self._calm = 0
+        if self._searches >= MOST_SEARCHES or self._found >= MOST_FOUND or self.watchful:
+            return
+        self.watchful, self._first = self._patience, True
+        self._patience = min(2 * self._patience, LONGEST_SEARCH_STEPS)
+
     def after_read(self, state: OptimizerState) -> None:
         """Gradients were read, and they hold inf or NaN now, or did so before."""
+        if state.counts is not None and self._origin is not None:
+            self._facts.add(self._origin)
+            self._origin = None
         stale, state.stale = state.stale, None
         suspect = self._bad_parameter(state)
         if suspect is None:
@@ -97,8 +151,12 @@ class Trouble:
 
     def before_record(self, state: OptimizerState) -> None:
         """A step is over; its forward pass may have spoilt running statistics."""
+        if self.watchful:
+            self.watchful -= 1
         if not (self.at_once and (self._bad_loss or state.counts is not None)):
             return
+        if not self._bad_loss and not self._explained():
+            self._arm()
         self._bad_loss = False
         if self._looks >= MOST_LOOKS:
             return
@@ -125,6 +183,10 @@ class Trouble:
     def close(self) -> None:
         self._suspects.clear()
 
+    def _explained(self) -> bool:
+        """Whether this very step's backward pass has told where inf or NaN began."""
+        return any(each.startswith("backward-origin") for each in self._facts)
+
     def _ask_suspects(self) -> None:
         """Whether what was inf or NaN at the step before is so still, before this pass begins.
 
@@ -145,7 +207,3 @@ class Trouble:
             if count:
                 return state.parameters[reading.index[position]]
         return None
-
-
-def _finite(loss: Tensor) -> bool:
-    return bool(torch.isfinite(loss).all())

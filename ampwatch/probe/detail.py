@@ -74,7 +74,11 @@ class Spacing:
 
     def affordable(self, spent: float, elapsed: float) -> bool:
         """Whether one more set of figures would keep ``spent`` inside the share of ``elapsed``."""
-        return spent + self._cost <= self._share * elapsed
+        return self.allows(spent + self._cost, elapsed)
+
+    def allows(self, spent: float, elapsed: float) -> bool:
+        """Whether ``spent`` is inside the share of ``elapsed``."""
+        return spent <= self._share * elapsed
 
     def took(self, step: int, seconds: float, step_seconds: float) -> None:
         """A detail step cost ``seconds``, where a step of the loop takes ``step_seconds``."""

@@ -67,11 +67,13 @@ class Draft:
         "_label",
         "_lr",
         "_names",
+        "_origin_search",
         "_overhead",
         "_parameters",
         "_sizes",
         "_step",
         "_values",
+        "finite_loss",
     )
 
     def __init__(
@@ -94,10 +96,13 @@ class Draft:
         self._exponents = None if state.figures is None else state.figures.exponents
         self._figures_scaled = state.figures_scaled
         self._flow = state.flow
+        self._origin_search = state.origin
         self._clips = state.clips
         self._around = around
         self._overhead = overhead
         self._lr = learning_rate(optimizer)
+        self.finite_loss = True
+        """Whether its losses were so; known once it is finished."""
 
     def finish(self, numbers: list[list[float]], send: Callable[[Sent], None]) -> bool:
         """Send the record, and the figures of each parameter if there are any.
@@ -105,7 +110,9 @@ class Draft:
         Returns:
             Whether the step was skipped.
         """
-        norms, found, scale_and_tracker, losses, late, totals, counts, figures, flow = numbers
+        norms, found, scale_and_tracker, losses, late, totals, counts, figures, flow, nodes = (
+            numbers
+        )
         around = self._around
         if self._values is not None:
             norms = self._values
@@ -131,6 +138,10 @@ class Draft:
         metrics = around.metrics
         if late:
             metrics = {**metrics, **dict(zip(around.late, late, strict=True))}
+        facts = around.facts
+        if self._origin_search is not None:
+            found_fact = self._origin_search.fact(nodes)
+            facts = facts if found_fact is None else tuple(sorted({*facts, found_fact}))
         send(
             StepRecord(
                 self._step,
@@ -153,7 +164,7 @@ class Draft:
                 around.target_gain,
                 around.loss_gain,
                 self._overhead,
-                around.facts,
+                facts,
                 metrics,
             )
         )
@@ -165,6 +176,7 @@ class Draft:
             send(self._with_exponents(stats, rows, scale))
         if self._flow is not None:
             send(self._flow.record(self._step, flow, scale))
+        self.finite_loss = all(map(math.isfinite, losses))
         return bool(skipped)
 
     def _times(self, norms: list[float], factor: float, ids: set[int]) -> list[float]:
@@ -227,7 +239,7 @@ def healthy_record(
     optimizer: Optimizer,
     norms: list[float],
     found: list[Tensor],
-    losses: list[Tensor],
+    losses: list[Tensor] | list[float],
     around: Around,
     overhead: float | None,
 ) -> StepRecord:
@@ -245,9 +257,8 @@ def healthy_record(
         skipped = False if around.scaler else None
     loss = None
     if losses:
-        loss = losses[0].item()
-        if len(losses) > 1:
-            loss = sum([each.item() for each in losses]) / len(losses)
+        values = [each.item() if isinstance(each, Tensor) else each for each in losses]
+        loss = values[0] if len(values) == 1 else sum(values) / len(values)
     return StepRecord(
         step,
         around.time,

@@ -26,6 +26,8 @@ class Losses:
     def __init__(self) -> None:
         self._scaled: dict[int, Tensor] = {}
         self._gone: list[Tensor] = []
+        self._known: list[float] = []
+        """The first of those as numbers, as far as they have been read."""
         self._recorded = False
         self._old = False
 
@@ -42,6 +44,7 @@ class Losses:
         """``root`` is back-propagated; whether it was made from scaled losses."""
         if self._recorded:
             self._gone.clear()
+            self._known = []
             self._recorded = False
         found = self._scaled_in(root)
         if found:
@@ -78,12 +81,29 @@ class Losses:
         """What is being back-propagated, as far as it was seen for this step."""
         return self._gone
 
-    def taken(self) -> list[Tensor]:
+    def finite(self) -> bool:
+        """Whether what is being back-propagated is so, where that can be told without waiting.
+
+        Each loss is read once: the record takes the same number.
+        """
+        known = self._known
+        fine = True
+        for loss in self._gone[len(known) :]:
+            if not loss.is_cpu:
+                return True
+            value = loss.item() if loss.numel() == 1 else _mean(loss).item()
+            known.append(value)
+            fine = fine and value - value == 0
+        return fine
+
+    def taken(self) -> list[Tensor] | list[float]:
         """The losses for the record of an optimizer's step; those of the next step are to come.
 
         Where no backward was seen, gradients came from ``torch.autograd.grad``.
         """
         self._recorded = True
+        if self._known and len(self._known) == len(self._gone):
+            return self._known
         losses = self._gone or list(self._scaled.values())
         return [loss if loss.numel() == 1 else _mean(loss) for loss in losses]
 
@@ -95,6 +115,7 @@ class Losses:
     def clear(self) -> None:
         self._scaled.clear()
         self._gone.clear()
+        self._known = []
 
 
 def _local(loss: Tensor) -> Tensor:

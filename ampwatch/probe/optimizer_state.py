@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ampwatch.probe.activations import Flow
+from ampwatch.probe.backward_origin import LateOrigin
 from ampwatch.probe.detail import Figures
 from ampwatch.probe.draft import Clip
 from ampwatch.probe.gradients import Reading
@@ -29,6 +30,7 @@ class OptimizerState:
         "label",
         "made_at",
         "movement",
+        "origin",
         "parameters",
         "ran",
         "read_at",
@@ -72,6 +74,8 @@ class OptimizerState:
         self.counts: list[Tensor] | None = None
         self.scale: tuple[Tensor, ...] = ()
         self.clips: list[Clip] = []
+        self.origin: LateOrigin | None = None
+        """What will tell where inf or NaN in its gradients began."""
         self.movement: Movement | None = None
         self.made_at: tuple[int, Tensor] | None = None
         """Its latest scaled backward pass and the scale then, where an update came since."""

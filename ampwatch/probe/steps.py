@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.activations import FlowProbe
+from ampwatch.probe.backward_origin import LateOrigin
 from ampwatch.probe.detail import Figures, Spacing
 from ampwatch.probe.draft import Around, Draft, Sent, healthy_record
 from ampwatch.probe.exponents import SEED
@@ -61,6 +62,10 @@ class StepReader:
         self.spacing = Spacing(share)
         self._choice = random.Random(SEED)
         self.flow = FlowProbe(naming, self._choice)
+        self.origin: LateOrigin | None = None
+        """Seen in the latest backward pass, for the optimizer that steps next."""
+        self.late_skips = 0
+        """Skipped steps beside a finite loss that were learned of after their time."""
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
@@ -96,6 +101,7 @@ class StepReader:
                 state.scale = scale_in_force(scaler)
             if self.inject:
                 self.inject = not _put_inf(parameters)
+        state.origin, self.origin = self.origin, None
         state.reading = reading = Reading(parameters)
         values = state.values = reading.values
         if values is not None:
@@ -153,7 +159,7 @@ class StepReader:
         state: OptimizerState,
         optimizer: Optimizer,
         found: list[Tensor],
-        losses: list[Tensor],
+        losses: list[Tensor] | list[float],
         late: list[Tensor],
         around: Around,
         waited: float,
@@ -191,19 +197,25 @@ class StepReader:
             self._send(record)
             return
         device = reading.device
-        if device is None and losses:
-            device = losses[0].device
+        # Those that were read before backward are numbers already.
+        tensors = [
+            each if isinstance(each, Tensor) else torch.tensor(each, dtype=torch.float64)
+            for each in losses
+        ]
+        if device is None and tensors:
+            device = tensors[0].device
         transfer = Transfer(
             (
                 reading.norms,
                 found,
                 state.scale,
-                losses,
+                tensors,
                 late,
                 [clip.total for clip in state.clips] if state.clips else (),
                 state.counts or (),
                 () if state.figures is None else state.figures.scalars,
                 () if state.flow is None else state.flow.scalars,
+                () if state.origin is None else state.origin.scalars,
             ),
             device,
         )
@@ -214,6 +226,14 @@ class StepReader:
             self.flush(wait=False)
         else:
             self._finish(transfer, draft)
+
+    def affords(self, seconds: float) -> bool:
+        """Whether one more look of so many seconds keeps the expensive ones inside their share."""
+        return self.spacing.allows(self._detail_spent + seconds, self.elapsed)
+
+    def spend(self, seconds: float) -> None:
+        """An expensive look took so long."""
+        self._detail_spent += seconds
 
     def has_stepped(self, optimizer: Optimizer) -> bool:
         """Whether this optimizer's record of the current step has been made."""
@@ -231,6 +251,7 @@ class StepReader:
     def _finish(self, transfer: Transfer, draft: Draft) -> None:
         if draft.finish(transfer.values(), self._send):
             self._armed = COUNT_AFTER_SKIP_STEPS
+            self.late_skips += draft.finite_loss
         elif self._armed:
             self._armed -= 1
 

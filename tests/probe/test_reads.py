@@ -60,14 +60,13 @@ def no_detail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps_module.Spacing, "due", lambda self, step: False)
 
 
-def test_reads_on_the_cpu_are_a_norm_a_parameter_and_five(
+def test_reads_on_the_cpu_are_a_norm_a_parameter_and_four(
     recorded: RecordingHost, no_detail: None
 ) -> None:
-    # found_inf, scale, growth tracker, loss and what is gone back from, which tells whether the
-    # loss is finite; on the CPU none of them waits for anything.
+    # found_inf, scale, growth tracker and loss; on the CPU none of them waits for anything.
     for layers in (2, 5):
         own = reads_a_step(True, 10, layers=layers) - reads_a_step(False, 10, layers=layers)
-        assert own == 2 * layers + 5
+        assert own == 2 * layers + 4
 
 
 def test_reads_do_not_grow_with_the_number_of_steps(
