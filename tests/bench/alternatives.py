@@ -18,6 +18,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -104,51 +105,55 @@ class Wandb(Way):
         return {}
 
 
-WAYS: dict[str, tuple[Callable[[], Way], str | None, str]] = {
-    "plain": (Way, None, ""),
-    "plain again": (Way, None, "the noise of this measurement"),
-    "ampwatch.hook": (
-        Hook,
-        None,
-        "loss, scale, skips, norms, clipping, origins, ranges and the ledger of calls, each step",
+@dataclass(frozen=True)
+class Known:
+    """A way to watch, and how it compares."""
+
+    make: Callable[[], Way]
+    gives: str
+    """Which part of what ampwatch tells."""
+    package: str | None = None
+    """What has to be installed for it."""
+
+
+WAYS = {
+    "plain": Known(Way, ""),
+    "plain again": Known(Way, "the noise of this measurement"),
+    "ampwatch.hook": Known(
+        Hook, "loss, scale, skips, norms, clips, origins, order of calls; ranges now and then"
     ),
-    "DebugUnderflowOverflow": (
+    "DebugUnderflowOverflow": Known(
         Debugger,
+        "smallest and largest magnitudes in each forward pass; ends the run at inf or NaN there",
         "transformers",
-        "smallest and largest magnitude in each module's weights, inputs and outputs; ends the "
-        "run at the first inf or NaN of a forward pass",
     ),
-    "detect_anomaly": (
-        Anomaly,
-        None,
-        "the line of the forward pass whose backward gave NaN; ends the run there, also at an "
-        "overflow that the scaler would have dealt with",
+    "detect_anomaly": Known(
+        Anomaly, "the operation whose backward made NaN, where it ends the run; not inf"
     ),
-    "TensorBoard histograms": (
+    "TensorBoard histograms": Known(
         TensorBoard,
+        "spread of each gradient, each step; raises where a gradient has no finite value",
         "tensorboard",
-        "how the values of each gradient are spread, each step",
     ),
-    "wandb.watch": (
-        Wandb,
-        "wandb",
-        "the same of every 1,000th backward pass, its default, still multiplied by the scale",
+    "wandb.watch": Known(
+        Wandb, "spread of each gradient, times the scale, every 1,000th backward", "wandb"
     ),
-    "wandb.watch(log_freq=1)": (
-        lambda: Wandb(log_freq=1),
-        "wandb",
-        "the same of each backward pass",
+    "wandb.watch, log_freq=1": Known(
+        lambda: Wandb(log_freq=1), "the same of each backward", "wandb"
     ),
 }
 
 
 def main(rounds: int, demos: list[str]) -> None:
     here = {}
-    for name, (make, package, _) in WAYS.items():
-        if package is not None and importlib.util.find_spec(package) is None:
-            print(f"{name} is left out: {package} is not installed (pip install 'ampwatch[bench]')")
+    for name, known in WAYS.items():
+        if known.package is not None and importlib.util.find_spec(known.package) is None:
+            print(
+                f"{name} is left out: {known.package} is not installed "
+                "(pip install 'ampwatch[bench]')"
+            )
         else:
-            here[name] = make
+            here[name] = known.make
     for demo in demos:
         times = take_turns(demo, here, rounds, BLOCK[demo], WARM_UP)
         plain = times["plain"]
@@ -156,7 +161,7 @@ def main(rounds: int, demos: list[str]) -> None:
         print(
             f"\n{demo}: a plain step takes {step:.1f} ms. Watched / plain, medians (lowest to "
             f"highest) of {rounds} rounds of {BLOCK[demo]} steps\n"
-            f"{'':24} {'step time':24} {'computing':24} gives",
+            f"{'':24} {'step time':26} {'computing':26} gives",
         )
         for name in here:
             if name == "plain":
@@ -166,7 +171,7 @@ def main(rounds: int, demos: list[str]) -> None:
                 print(f"{name:24} ended with {seen.error}", flush=True)
                 continue
             cells = (spread(ratios(seen.wall, plain.wall)), spread(ratios(seen.cpu, plain.cpu)))
-            print(f"{name:24} {cells[0]:24} {cells[1]:24} {WAYS[name][2]}", flush=True)
+            print(f"{name:24} {cells[0]:26} {cells[1]:26} {WAYS[name].gives}", flush=True)
 
 
 def spread(values: list[float]) -> str:
