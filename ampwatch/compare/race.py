@@ -11,14 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ampwatch.compare.figures import step_seconds
 from ampwatch.compare.member import Member
 from ampwatch.compare.switching import look
 
 WARM_UP_STEPS = 10
 """The first steps make kernels, caches and optimizer states: they are not timed."""
-ROUNDS = 10
-FEWEST_BLOCK_STEPS = 4
-"""The first of a block is not timed: three are left for a median."""
+FEWEST_ROUNDS = 10
+FEWEST_BLOCK_STEPS = 5
+"""The first of a block is not timed: four are left for a median."""
+BLOCK_SECONDS = 1.0
+"""Blocks that last longer are further apart than the disturbances that they are to share."""
+FIRST_BLOCK_STEPS = 20
+"""As long as nobody knows how long a step takes."""
 POLL_SECONDS = 0.01
 
 
@@ -28,16 +33,28 @@ class Plan:
 
     steps: int
     warm_up: int
-    rounds: int
-    block: int
+    most_block: int
+    """Steps of a block: so many make at least ten rounds where there are enough of them."""
 
     @classmethod
     def of(cls, steps: int) -> Plan:
-        """The plan for so many steps; the last one is left for the end, where all go on."""
+        """The plan for so many steps."""
         warm_up = max(2, min(WARM_UP_STEPS, steps // 4))
-        left = max(steps - warm_up - 1, 0)
-        rounds = min(ROUNDS, left // FEWEST_BLOCK_STEPS)
-        return cls(steps, warm_up, rounds, left // rounds if rounds else 0)
+        fair = (steps - warm_up - 1) // FEWEST_ROUNDS
+        return cls(steps, warm_up, max(fair, FEWEST_BLOCK_STEPS))
+
+    def block(self, taken: int, step_seconds: float | None) -> int:
+        """How many steps the next block has; 0 when too few are left.
+
+        Args:
+            taken: steps so far; one is left for the end, where all go on together.
+            step_seconds: of the baseline, once that is known.
+        """
+        fitting = FIRST_BLOCK_STEPS
+        if step_seconds:
+            fitting = max(FEWEST_BLOCK_STEPS, round(BLOCK_SECONDS / step_seconds))
+        size = min(self.most_block, fitting, self.steps - 1 - taken)
+        return size if size >= FEWEST_BLOCK_STEPS else 0
 
 
 class Interrupted(Exception):
@@ -87,22 +104,32 @@ class Race:
         for member in group:
             member.digest()
         look(self.members)
-        for number in range(self.plan.rounds):
-            for member in group if number % 2 == 0 else reversed(group):
-                self._block(member)
-            for member in group:
-                member.digest()
+        self._rounds(group)
         for member in group:
             member.release()
         self._until(lambda: not any(member.alive for member in group))
 
-    def _block(self, member: Member) -> None:
+    def _rounds(self, group: Sequence[Member]) -> None:
+        """Blocks in turns until the steps are used up."""
+        taken, turn = self.plan.warm_up, 0
+        while any(member.alive for member in group):
+            size = self.plan.block(taken, step_seconds(group[0].track))
+            if not size:
+                return
+            for member in group if turn % 2 == 0 else reversed(group):
+                self._block(member, size)
+            for member in group:
+                member.digest()
+            taken += size
+            turn += 1
+
+    def _block(self, member: Member, size: int) -> None:
         if not member.alive:
             return
         if member.impossible is not None:
             self._until(lambda: not member.alive)
             return
-        member.go(self.plan.block)
+        member.go(size)
         # One that comes to its end is waited for too: its farewell would disturb the next.
         self._until(lambda: member.track.waits or not member.alive)
 

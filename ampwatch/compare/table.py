@@ -10,49 +10,58 @@ from rich.text import Text
 
 from ampwatch.compare.figures import FAILED, IMPOSSIBLE, Row
 from ampwatch.compare.verdict import Verdict
-from ampwatch.words import number_words, power_words, share_words
+from ampwatch.words import number_words, power_words
 
 GOOD, BAD = "green", "bold red"
 NONE = "–"
-NARROW = 100
-"""In fewer columns the ratios go without a column of their own."""
+NARROW = 116
+"""In fewer columns the headings and names are shorter."""
+WIDE_HEADINGS = (
+    "time a step", "× fp32", "memory", "× fp32", "final loss", "to fp32", "skipped", "flushed",
+)  # fmt: skip
+NARROW_HEADINGS = ("time", "×", "memory", "×", "loss", "to fp32", "skips", "flushed")
 
 
 def table(rows: Sequence[Row], verdicts: Sequence[Verdict], width: int) -> Table:
     """One line a variant."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2 if width >= NARROW else 1, 0, 0))
+    wide = width >= NARROW
+    made = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
     made.add_column("variant", no_wrap=True)
-    for heading in ("time a step", "× fp32", "memory", "× fp32", "final loss", "to fp32"):
-        made.add_column(heading, justify="right")
-    made.add_column("skipped", justify="right")
-    made.add_column("flushed", justify="right")
+    for heading in WIDE_HEADINGS if wide else NARROW_HEADINGS:
+        made.add_column(heading, justify="right", no_wrap=True)
     made.add_column("verdict")
     for row, verdict in zip(rows, verdicts, strict=True):
-        made.add_row(*_cells(row, verdict))
+        made.add_row(_name(row, wide), *_figures(row), _verdict(row, verdict))
     return made
 
 
-def _cells(row: Row, verdict: Verdict) -> tuple[Text, ...]:
-    name = Text(row.variant.words)
+def _name(row: Row, wide: bool) -> Text:
+    words = row.variant.words
+    if not wide:
+        return Text(words.removesuffix(" scaler").replace(",", "") if "no" not in words else words)
     if row.variant.scaler == "static" and row.final_scale:
-        name = Text(f"{row.variant.words.removesuffix(' scaler')} {power_words(row.final_scale)}")
-    words = Text(verdict.words, GOOD if verdict.good else BAD)
+        return Text(f"{words.removesuffix(' scaler')} {power_words(row.final_scale)}")
+    return Text(words)
+
+
+def _figures(row: Row) -> list[Text]:
     if row.status == IMPOSSIBLE or not row.steps:
-        return (name, *[Text(NONE, "dim")] * 8, words)
-    if row.status == FAILED:
-        words = Text(f"failed at step {row.steps}", BAD)
-    return (
-        name,
+        return [Text(NONE, "dim")] * len(WIDE_HEADINGS)
+    return [
         _or_none(None if row.seconds is None else time_words(row.seconds)),
-        _or_none(None if row.ratio is None else f"{row.ratio:.2f}"),
+        _or_none(None if row.ratio is None else ratio_words(row.ratio)),
         _or_none(None if row.memory is None else bytes_words(row.memory)),
-        _or_none(None if row.memory_ratio is None else f"{row.memory_ratio:.2f}"),
+        _or_none(None if row.memory_ratio is None else ratio_words(row.memory_ratio)),
         _or_none(None if row.final_loss is None else number_words(row.final_loss)),
         _or_none(difference_words(row)),
         Text(f"{row.skipped:,}"),
-        _or_none(None if row.flushed is None else share_words(round(row.flushed * 1e6), 10**6)),
-        words,
-    )
+        _or_none(None if row.flushed is None else percent_words(row.flushed)),
+    ]
+
+
+def _verdict(row: Row, verdict: Verdict) -> Text:
+    words = f"failed at step {row.steps}" if row.status == FAILED and row.steps else verdict.words
+    return Text(words, GOOD if verdict.good else BAD)
 
 
 def _or_none(words: str | None) -> Text:
@@ -66,12 +75,28 @@ def difference_words(row: Row) -> str | None:
     if not math.isfinite(row.difference):
         return NONE
     base = row.final_loss - row.difference
-    if base == 0:
-        return f"{row.difference:+.2g}"
-    share = row.difference / abs(base)
-    if share == 0:
+    if row.difference == 0:
         return "0 %"
-    return f"{100 * share:+.2g} %" if abs(share) < 1 else f"×{number_words(1 + share)}"
+    share = row.difference / abs(base) if base else math.inf
+    if abs(share) >= 1:
+        return f"×{number_words(row.final_loss / base)}" if base > 0 else f"{row.difference:+.2g}"
+    words = percent_words(abs(share))
+    return words if words.startswith("<") else f"{'+' if share > 0 else '-'}{words}"
+
+
+def percent_words(share: float) -> str:
+    """0 %, <0.1 %, 2.5 %, 100 %."""
+    percent = 100 * share
+    if percent == 0:
+        return "0 %"
+    if percent < 0.05:
+        return "<0.1 %"
+    return f"{percent:.1f} %" if percent < 9.95 else f"{percent:.0f} %"
+
+
+def ratio_words(ratio: float) -> str:
+    """0.52, 1.39, 33.4."""
+    return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.3g}"
 
 
 def time_words(seconds: float) -> str:
