@@ -13,7 +13,7 @@ from ampwatch.plot.canvas import Canvas
 from ampwatch.plot.cells import ACROSS, DOWN, characters, encode
 from ampwatch.plot.frame import NARROWEST_LABEL, Ticks, frame, inside, label_width
 from ampwatch.plot.heading import heading
-from ampwatch.plot.raster import bar_dots, line_dots
+from ampwatch.plot.raster import bar_dots, line_dots, thickened
 from ampwatch.plot.signs import signs
 from ampwatch.plot.spec import CURVE_STYLES, Picture, PlotSpec, Row
 from ampwatch.plot.step_axis import StepAxis, step_axis
@@ -139,7 +139,8 @@ def _dots(plan: _Plan, number: int, dots: int) -> Flags:
         width = len(hi) // (plan.steps.hi - plan.steps.lo + 1)
         return bar_dots(hi, dots, width)
     broken = columns.bad & ~np.isfinite(columns.hi)
-    return line_dots(lo, hi, broken, dots, _dashes(number, len(lo)))
+    curve = line_dots(lo, hi, broken, dots, _dashes(number, len(lo)))
+    return thickened(curve) if plan.spec.thick else curve
 
 
 def _dashes(number: int, dots: int) -> Flags:

@@ -53,6 +53,14 @@ def line_dots(lo: Floats, hi: Floats, broken: Flags, rows: int, keep: Flags) -> 
     return dots
 
 
+def thickened(dots: Dots) -> Dots:
+    """The same, each dot with its neighbours to the right and below."""
+    thick = dots.copy()
+    thick[:, 1:] |= dots[:, :-1]
+    thick[1:] |= thick[:-1].copy()
+    return thick
+
+
 def bar_dots(hi: Floats, rows: int, width: int) -> Dots:
     """Bars from the bottom to each value; any value above 0 is seen.
 

@@ -53,6 +53,8 @@ class PlotSpec:
     """What is said while there is nothing to draw."""
     floor_zero: bool = False
     """Counts: drawn as bars from 0, so that a single step's spike is seen."""
+    thick: bool = False
+    """Curves two dots thick, to be seen from afar."""
 
 
 @dataclass(frozen=True, slots=True)

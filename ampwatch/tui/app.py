@@ -30,7 +30,7 @@ from ampwatch.tui.picture import save_picture
 from ampwatch.tui.plot_view import PlotView
 from ampwatch.tui.quitting import POLL, Quitting, on_hangup
 from ampwatch.tui.tab_strip import TabStrip
-from ampwatch.tui.themes import DARK, THEMES
+from ampwatch.tui.themes import CONTRAST_DARK, CONTRAST_LIGHT, DARK, THEMES
 
 SECONDS_TO_READ = 6.0
 FIRST_STEP_POLL = 0.1
@@ -75,6 +75,7 @@ class DashboardApp(WithPalette):
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK.name
+        self._theme_before = self.theme
 
     def get_default_screen(self) -> Screen[None]:
         return self._main
@@ -163,6 +164,16 @@ class DashboardApp(WithPalette):
     def _leave_explain(self) -> None:
         self.explaining.leave()
         self._main.close_explain()
+
+    def action_presenter(self) -> None:
+        """The layout for a projector, and back."""
+        presenting = self._main.present(not self.look.presenting)
+        if presenting:
+            self._theme_before = self.theme
+            self.theme = (CONTRAST_DARK if self.current_theme.dark else CONTRAST_LIGHT).name
+        elif self.theme in (CONTRAST_DARK.name, CONTRAST_LIGHT.name):
+            self.theme = self._theme_before
+        self._redraw()
 
     def action_window(self) -> None:
         self._say(f"The plots show {self.look.next_window()}.")

@@ -37,6 +37,14 @@ SCREEN = (
         tooltip="One plot at full size, and back",
         id="screen.enlarge",
     ),
+    Binding(
+        "p",
+        "presenter",
+        "Presenter",
+        show=False,
+        tooltip="Large and bold, for a projector, and back",
+        id="screen.presenter",
+    ),
     Binding("escape", "back", "Back", show=False, tooltip="Close what is open", id="screen.back"),
 )
 # First in the footer: what a narrow window cuts off must be found by these.

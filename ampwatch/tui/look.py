@@ -13,6 +13,8 @@ class Look:
     window: int | None = None
     loss_axis: str | None = None
     """"linear" or "log10"; None lets the range of the losses decide."""
+    presenting: bool = False
+    """The layout for a projector: thick lines."""
     pointer: int | None = None
     """A step that is marked on the plots because a lesson speaks of it."""
 

@@ -27,6 +27,7 @@ from ampwatch.tui.panels.explain import Explain
 from ampwatch.tui.panels.output import Output
 from ampwatch.tui.panels.range import Range
 from ampwatch.tui.panels.tensors import Table, Tensors
+from ampwatch.tui.presenter import BigStatus, told
 from ampwatch.tui.status import StatusLines, lower_line, state_of, upper_line
 from ampwatch.tui.tab_strip import TABS, TabStrip
 from ampwatch.tui.waiting import waiting_for
@@ -72,6 +73,7 @@ class MainScreen(Screen[None]):
         self.tab = TABS[0].name
         self.tabs = TabStrip()
         self.status = StatusLines()
+        self.big = BigStatus()
         self.overview = Overview()
         self.range = Range()
         self.tensors = Tensors()
@@ -85,6 +87,7 @@ class MainScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self.tabs
         yield self.status
+        yield self.big
         with ContentSwitcher(initial=self.tab, id="panels"):
             yield self.overview
             yield self.range
@@ -120,6 +123,12 @@ class MainScreen(Screen[None]):
         self.sync(panels=True)
         if name == "events":
             self.events.focus_list()
+
+    def present(self, on: bool) -> bool:
+        """The layout for a projector, or the usual one; whether it is on now."""
+        self._look.presenting = on
+        self.set_class(on, "-presenter")
+        return on
 
     def chosen_tensor(self) -> str | None:
         """The parameter that is chosen on the open tab."""
@@ -161,6 +170,8 @@ class MainScreen(Screen[None]):
             lower_line(run, self._controls),
             note,
         )
+        if self._look.presenting:
+            self.big.show(told(run, self._controls, state, note))
         self._sync_event(state)
         flags = {"output": "!"} if state == FAILED and job is not None else {}
         bad = len(troubles(findings))

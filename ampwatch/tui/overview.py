@@ -34,6 +34,8 @@ class Overview(Container):
         for panel in PLOTS:
             if self.enlarged in (None, panel.name):
                 spec = panel.spec(run, look)
+                if look.presenting:
+                    spec = replace(spec, thick=True)
                 if look.pointer is not None:
                     mark = Mark(look.pointer, "knob", f"step {look.pointer:,}")
                     spec = replace(spec, marks=(*spec.marks, mark))

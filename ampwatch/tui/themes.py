@@ -1,4 +1,6 @@
-"""Two calm themes of our own; every theme that Textual ships works as well."""
+"""Two calm themes of our own, and the same with high contrast for a projector; every theme that
+Textual ships works as well.
+"""
 
 from __future__ import annotations
 
@@ -34,4 +36,42 @@ LIGHT = Theme(
     dark=False,
     variables={"footer-key-foreground": "#0550ae", "block-cursor-text-style": "none"},
 )
-THEMES = (DARK, LIGHT)
+CONTRAST_DARK = Theme(
+    name="ampwatch-projector-dark",
+    primary="#7cc7ff",
+    secondary="#6ff2e6",
+    accent="#e3b5ff",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#000000",
+    panel="#262626",
+    success="#6dff8b",
+    warning="#ffd23f",
+    error="#ff8078",
+    dark=True,
+    variables={
+        "footer-key-foreground": "#7cc7ff",
+        "block-cursor-text-style": "none",
+        "foreground-muted": "#d8d8d8",
+    },
+)
+CONTRAST_LIGHT = Theme(
+    name="ampwatch-projector-light",
+    primary="#003b8e",
+    secondary="#005e63",
+    accent="#4b1a8f",
+    foreground="#000000",
+    background="#ffffff",
+    surface="#ffffff",
+    panel="#dcdcdc",
+    success="#004d1a",
+    warning="#6b4300",
+    error="#97000e",
+    dark=False,
+    variables={
+        "footer-key-foreground": "#003b8e",
+        "block-cursor-text-style": "none",
+        "foreground-muted": "#303030",
+    },
+)
+THEMES = (DARK, LIGHT, CONTRAST_DARK, CONTRAST_LIGHT)
