@@ -76,6 +76,7 @@ class Stepping:
     def read(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler | None) -> None:
         """Take the norms of its gradients, which carry the scale of ``scaler`` if there is one."""
         state.read_at = self.ledger.passes
+        asked = self._reader.inject
         self._reader.read(state, optimizer, scaler)
         at_once = self._trouble.at_once = state.values is not None
         if state.counts is not None or state.suspect is not None:
@@ -83,7 +84,7 @@ class Stepping:
         if state.figures is not None and at_once and state.counts is None and state.reading:
             state.movement = Movement(state.parameters, state.reading)
         if self.dissection is not None:
-            self.dissection.read(state, optimizer)
+            self.dissection.read(state, asked and not self._reader.inject)
 
     def end(
         self,

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ampwatch.explain.figures import counted, dtype, form, number, scale_of
 from ampwatch.explain.followed import flushed_words, followed_block
 from ampwatch.explain.forward import where
 from ampwatch.explain.limits import below
 from ampwatch.explain.stage import Block, Line, Stage
+from ampwatch.formats import FLOAT16
 from ampwatch.record import Operation, StepAnatomy
+
+_END_OF_HALF = f"What is beyond {number(FLOAT16.largest)} is inf in float16."
+
+
+def _passes(operations: Iterable[Operation], *dtypes: str) -> bool:
+    return any(each.gradient in dtypes for each in operations)
 
 
 def gradients(anatomy: StepAnatomy) -> Stage:
@@ -30,13 +39,18 @@ def gradients(anatomy: StepAnatomy) -> Stage:
 def _where_inf(anatomy: StepAnatomy) -> str:
     """Where inf or NaN came up first on the way back."""
     at = anatomy.infinite_at()
+    first = f", first in that of {anatomy.origin}" if anatomy.origin else ""
+    if anatomy.injected:
+        return f"A key has put one inf into the gradients{first}; the step itself made none."
     if at is None:
-        if any(each.gradient for each in anatomy.operations):
-            return (
-                "Every gradient between the operations is finite; inf or NaN is in gradients of "
-                "parameters alone."
-            )
-        return "There is inf or NaN among the gradients."
+        flowing = [each for each in anatomy.operations if each.gradient is not None]
+        if not flowing:
+            return f"There is inf or NaN among the gradients{first}."
+        text = (
+            "Every gradient between the operations is finite; inf came up where they are "
+            f"multiplied and summed into gradients of parameters{first}."
+        )
+        return f"{text} {_END_OF_HALF}" if _passes(flowing, "float16") else text
     size = at.size or at.gradient_nonfinite or 0
     text = (
         f"inf came up in the gradient of the result of {where(at)}, in {at.gradient}: "
@@ -48,10 +62,7 @@ def _where_inf(anatomy: StepAnatomy) -> str:
             f" The gradient that came in from {where(before)} was still finite "
             f"({before.gradient}, at most {number(before.gradient_largest)})."
         )
-    limits = form(at.gradient)
-    if limits is not None and limits.dtype == "float16":
-        text += f" Beyond {number(limits.largest)} a float16 is inf."
-    return text
+    return f"{text} {_END_OF_HALF}" if at.gradient == "float16" else text
 
 
 def _one_nearer_the_loss(anatomy: StepAnatomy, at: Operation) -> Operation | None:
@@ -80,8 +91,7 @@ def _flow(anatomy: StepAnatomy) -> str:
 def _parameters(anatomy: StepAnatomy) -> str:
     kinds = " and ".join(anatomy.gradient_dtypes)
     text = f"The gradients of the {counted(anatomy.tensors, 'parameter tensor')} are {kinds}"
-    passed = any(each.gradient in ("float16", "bfloat16") for each in anatomy.operations)
-    if passed and kinds == "float32":
+    if _passes(anatomy.operations, "float16", "bfloat16") and kinds == "float32":
         text += ", cast from what came through the narrower dtype"
     return f"{text}."
 

@@ -130,9 +130,13 @@ class Dissection:
             self._known["scaled_loss"] = _number(scaled.detach())
 
     @_safely
-    def read(self, state: OptimizerState, optimizer: Optimizer) -> None:
+    def read(self, state: OptimizerState, injected: bool) -> None:
         """The gradients of an optimizer are there, as backward has left them; the first
-        optimizer that comes here is the one that is told of."""
+        optimizer that comes here is the one that is told of.
+
+        Args:
+            injected: a key has just put one inf into them.
+        """
         sweep()
         if self.record is not None:
             return
@@ -156,6 +160,7 @@ class Dissection:
             "gradient_dtypes": tuple(dict.fromkeys(dtypes)),
             "gradient_largest": max(largest, default=None),
             "nonfinite_tensors": len(bad),
+            "injected": injected,
             "nonfinite_values": sum(each.nonfinite for each in extents.values() if each),
         }
         named = {self._name(state, reading.index[place]): reading.index[place] for place in places}

@@ -121,6 +121,8 @@ class StepAnatomy:
     """How many of their values are inf or NaN."""
     origin: str | None = None
     """The first of them in the order of backward."""
+    injected: bool = False
+    """A key has put one inf into the gradients."""
     followed: Followed | None = None
     found_inf: float | None = None
     """What the scaler's check found: 0 or 1; None where no scaler looked."""

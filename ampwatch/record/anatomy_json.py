@@ -123,6 +123,7 @@ _ANATOMY: dict[str, Callable[[Any], Any]] = {
     "nonfinite_tensors": count,
     "nonfinite_values": count,
     "origin": text,
+    "injected": truth,
     "followed": _followed,
     "found_inf": number,
     "clip_norm": number,

@@ -187,6 +187,7 @@ def test_an_inf_put_in_by_key_is_found_in_the_gradient_alone(recorded: Recording
     anatomy = loop.explained()
     assert anatomy.infinite_at() is None
     assert (anatomy.nonfinite_values, anatomy.origin) == (1, "0.weight")
+    assert anatomy.injected
     assert anatomy.followed is not None
     assert anatomy.followed.scaled[0] == math.inf
 
