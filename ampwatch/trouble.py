@@ -54,11 +54,12 @@ class Trouble:
     ) -> None:
         self.packing = PackingWatch()
         self.search = OriginSearch(naming, self.packing)
-        self.watchful = 0
-        """For so many steps more the backward pass is searched."""
+        self.watchful = False
+        """Whether backward passes are to be searched."""
+        self._armed_at = self._until = -1
+        """The step that armed the search, and the last one that is searched."""
         self._reader = reader
         self._patience = 1
-        self._first = False
         self._searches = self._found = self._late_skips = 0
         self._search_cost = 0.0
         self._origin: str | None = None
@@ -72,6 +73,8 @@ class Trouble:
         self._bad_loss = False
         self._suspects: list[OptimizerState] = []
         self._told: set[str] = set()
+        self._absent: dict[str, tuple[set[int], int]] = {}
+        """By the label of an optimizer: what has had no gradient yet, and at how many looks."""
 
     def before_backward(self, roots: list[Tensor], losses: Losses) -> None:
         """A backward pass begins.
@@ -101,12 +104,14 @@ class Trouble:
             self._facts.add(found)
 
     def search_backward(self, roots: list[Tensor]) -> None:
-        """The backward pass that begins is searched, if time allows: the first after a skip always
+        """The backward pass that begins is searched, if time allows: the step after a skip always
         is."""
-        if self._bad_loss or self.search.blind:
-            return
-        if self._first or self._reader.affords(self._search_cost):
-            self._first = False
+        step = self._reader.coming()
+        if step > self._until or self.search.blind:
+            self.watchful = False
+        elif not self._bad_loss and (
+            step <= self._armed_at + 1 or self._reader.affords(self._search_cost)
+        ):
             self._searches += 1
             self._origin = None
             self.search.arm(roots)
@@ -119,7 +124,7 @@ class Trouble:
         if found is not None:
             self._origin = found
             self._found += 1
-            self.watchful, self._patience = 0, 1
+            self.watchful, self._patience = False, 1
         elif late is not None:
             self._reader.origin = late
         return seconds
@@ -127,9 +132,13 @@ class Trouble:
     def _arm(self) -> None:
         """A skip beside a finite loss: the next passes are searched."""
         self._calm = 0
-        if self._searches >= MOST_SEARCHES or self._found >= MOST_FOUND or self.watchful:
+        if self._searches >= MOST_SEARCHES or self._found >= MOST_FOUND:
             return
-        self.watchful, self._first = self._patience, True
+        if self.watchful and self._reader.step < self._until:
+            return
+        self.watchful = True
+        self._armed_at = self._reader.step
+        self._until = self._armed_at + self._patience
         self._patience = min(2 * self._patience, LONGEST_SEARCH_STEPS)
 
     def after_read(self, state: OptimizerState) -> None:
@@ -151,8 +160,6 @@ class Trouble:
 
     def before_record(self, state: OptimizerState) -> None:
         """A step is over; its forward pass may have spoilt running statistics."""
-        if self.watchful:
-            self.watchful -= 1
         if not (self.at_once and (self._bad_loss or state.counts is not None)):
             return
         if not self._bad_loss and not self._explained():
@@ -161,17 +168,33 @@ class Trouble:
         if self._looks >= MOST_LOOKS:
             return
         self._looks += 1
+        self._look_at_statistics()
+
+    def _look_at_statistics(self) -> None:
         for module, buffer in spoilt(self._names.models()):
             if module not in self._told:
                 self._told.add(module)
                 self._facts.add(fact("batchnorm-statistics", module=module, buffer=buffer))
 
+    def _note_absent(self, state: OptimizerState) -> None:
+        """Parameters that have had no gradient at any detail step so far: those of a branch that
+        is taken now and then are let go."""
+        absent = {id(p): p for p in state.parameters if p.requires_grad and p.grad is None}
+        before, looks = self._absent.get(state.label, (set(absent), 0))
+        still = before & absent.keys()
+        self._absent[state.label] = still, looks + 1
+        first = next((p for key, p in absent.items() if key in still), None)
+        if first is not None:
+            name = self._names.name(first, 0, 0)
+            told = fact("missing-gradients", tensor=name, count=len(still), looks=looks + 1)
+            self._facts.add(told)
+
     def at_detail(self, state: OptimizerState, optimizer: Optimizer) -> None:
         """A step with figures of each parameter is over: what has no gradient, what stood still."""
-        absent = [each for each in state.parameters if each.requires_grad and each.grad is None]
-        if absent and state.reading is not None and state.reading.index:
-            name = self._names.name(absent[0], 0, 0)
-            self._facts.add(fact("missing-gradients", tensor=name, count=len(absent)))
+        if state.reading is not None and state.reading.index:
+            self._note_absent(state)
+        if self.at_once:
+            self._look_at_statistics()
         movement = None if state.movement is None else state.movement.still()
         rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
         if movement is not None and movement[0] >= STILL_SHARE and rate is not None and rate > 0:

@@ -170,19 +170,15 @@ class FlowProbe:
 def placed(operations: Iterable[Operation]) -> list[tuple[Row, Operation]]:
     """The operations whose gradient tells something, and what it is told as."""
     result = []
-    latest: str | None = None
+    begun = False
     for operation in operations:
         weights = operation.weights()
-        if operation.title in PASSING:
-            # A cast on the way has a gradient of another dtype; that of a weight is its own affair.
-            if operation.title != "ToCopy" or weights or latest is None:
-                continue
-            result.append((Row(latest, True, ""), operation))
-        elif weights:
-            latest = operation.module or ""
-            result.append((Row(latest, False, ""), operation))
-        elif latest is not None:
-            result.append((Row(latest, True, ""), operation))
+        if operation.title in PASSING and (operation.title != "ToCopy" or weights):
+            continue  # a cast on the way has a gradient of its own; that of a weight is its affair
+        begun = begun or bool(weights)
+        if begun:
+            name = operation.module or operation.after or ""
+            result.append((Row(name, not weights, ""), operation))
     return result
 
 

@@ -100,11 +100,9 @@ class OriginSearch:
             return
         self._seconds, self._found = 0.0, None
         self._late = None if at_hand(roots[0]) else LateOrigin()
-        latest: str | None = None
         for operation in operations_of(roots, self._names, saved=False):
-            latest = operation.module or latest
             if operation.title not in UNCHANGED:
-                look = functools.partial(self._look, _visit(operation, latest), operation.node)
+                look = functools.partial(self._look, _visit(operation), operation.node)
                 self._hooks.after(operation.node, look)
 
     def done(self) -> tuple[str | None, LateOrigin | None, float]:
@@ -176,10 +174,10 @@ def _largest(gradients: Iterable[Tensor | None]) -> tuple[Tensor | None, str]:
     return result, dtype
 
 
-def _visit(operation: Operation, latest: str | None) -> Visit:
+def _visit(operation: Operation) -> Visit:
     name = str(operation.node.name()).split("::")[-1]
-    own = bool(operation.weights())
-    return Visit(name, operation.module if own else latest, not own, operation.title, "")
+    module = operation.module or operation.after
+    return Visit(name, module, not operation.weights(), operation.title, "")
 
 
 def _fact(visit: Visit, largest: float, *, nan: bool, pole: bool) -> str:

@@ -42,7 +42,7 @@ class Operation:
     module: str | None = None
     """The module whose parameters it uses."""
     after: str | None = None
-    """The module whose parameters were used last before it."""
+    """The module whose output it got; where it got none, the one that was used last before it."""
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -121,13 +121,23 @@ def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> 
         (o for o in known.values() if getattr(o.node, "variable", None) is None),
         key=lambda operation: operation.number,
     )
-    module = None
+    latest: tuple[int, str | None] = (-1, None)
+    through: dict[int, tuple[int, str | None]] = {}
     for operation in order:
         own = [parameter.rpartition(".")[0] for parameter, _ in operation.weights()]
         if any(own):
-            module = operation.module = next(each for each in own if each)
-        elif operation.title not in PASSING:
-            operation.after = module
+            operation.module = next(each for each in own if each)
+            latest = (operation.number, operation.module)
+            through[id(operation)] = latest
+            continue
+        came = max(
+            (through[id(each)] for each in operation.parents if id(each) in through),
+            default=None,
+            key=lambda entry: entry[0],
+        )
+        if came is not None:
+            through[id(operation)] = came
+        operation.after = (came or latest)[1]
     return order
 
 

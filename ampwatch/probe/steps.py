@@ -118,7 +118,7 @@ class StepReader:
     def before_backward(self, roots: list[Tensor]) -> None:
         """A backward pass begins; where a detail step is due, what flows in it is looked at."""
         flow = self.flow
-        step = self.step + (bool(self._stepped) and self.complete())
+        step = self.coming()
         if step != flow.step and self.spacing.due(step) and not flow.blind:
             flow.arm(roots, step)
 
@@ -238,6 +238,10 @@ class StepReader:
     def has_stepped(self, optimizer: Optimizer) -> bool:
         """Whether this optimizer's record of the current step has been made."""
         return id(optimizer) in self._stepped
+
+    def coming(self) -> int:
+        """Number of the step that a backward pass which begins now is for."""
+        return self.step + (bool(self._stepped) and self.complete())
 
     def complete(self) -> bool:
         """Whether as many optimizers have stepped as in the step before."""
