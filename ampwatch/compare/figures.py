@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, median, quantiles
+from statistics import fmean, median, pstdev, quantiles
 
 from ampwatch.compare.track import Track
 from ampwatch.compare.variants import Variant
@@ -57,6 +57,8 @@ class Row:
     final_loss: float | None = None
     """The mean of the last losses."""
     last_loss: float | None = None
+    spread: float | None = None
+    """Standard deviation of the last losses: what differs between batches anyway."""
     difference: float | None = None
     """Of the final loss, to the baseline's."""
     skipped: int = 0
@@ -105,6 +107,7 @@ def _row(run: Ended, base: Track | None) -> Row:
         start_loss=fmean(track.losses[:FINAL_STEPS]) if track.losses else None,
         final_loss=final,
         last_loss=track.losses[-1] if track.losses else None,
+        spread=_spread(track.losses[-FINAL_STEPS:]),
         difference=None if final is None or base_final is None else final - base_final,
         skipped=track.skipped,
         flushed=None if base is None else flushed(track.zeros, base.zeros),
@@ -123,6 +126,10 @@ def final_loss(losses: Sequence[float]) -> float | None:
     """The mean of the last ten losses; inf or NaN if one of them is."""
     last = losses[-FINAL_STEPS:]
     return math.fsum(last) / len(last) if all(map(math.isfinite, last)) and last else _bad(last)
+
+
+def _spread(losses: Sequence[float]) -> float | None:
+    return pstdev(losses) if losses and all(map(math.isfinite, losses)) else None
 
 
 def _bad(losses: Sequence[float]) -> float | None:

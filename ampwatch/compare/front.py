@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shutil
 import signal
@@ -22,6 +23,7 @@ from ampwatch.compare.member import Member
 from ampwatch.compare.race import Interrupted, Plan, Race
 from ampwatch.compare.result import Result
 from ampwatch.compare.table import table
+from ampwatch.headless.headless import silence
 from ampwatch.record import strict
 
 PLAIN_WIDTH, MOST_COLUMNS = 120, 140
@@ -62,17 +64,23 @@ def compare(
     result = Result(name, seed, steps, together, runs, machine)
     code = _code(result, signals)
     why = result.nothing_to_switch
-    if as_json:
-        sys.stdout.write(json.dumps(strict(result.as_json()), allow_nan=False) + "\n")
     if why is not None:
         _say(f"{name}: {why}")
-    elif not as_json:
-        show(result)
+    try:
+        if as_json:
+            sys.stdout.write(json.dumps(strict(result.as_json()), allow_nan=False) + "\n")
+        elif why is None:
+            show(result)
+        sys.stdout.flush()
+    except OSError:  # whoever read it has gone (``| head``)
+        silence(sys.stdout)
     return code
 
 
 def show(result: Result) -> None:
     """Print the table, the curves and the sentences."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every encoding has a × or a –
     console = _console()
     where = "" if result.device is None else f" on {result.device}"
     console.print(

@@ -37,8 +37,8 @@ def machine_notes(machine: Machine | None, rows: Sequence[Row]) -> Iterator[str]
         elif speed > FAST_FORMAT and ratios and min(ratios) > NO_GAIN:
             yield (
                 f"This {kind} multiplies matrices in {short} {times_words(speed)} times as fast as "
-                "in fp32 (measured); the operations of this loop are too small to gain by it, and "
-                "casting costs time."
+                "in fp32 (measured), but these steps gain nothing by it: casting and all that is "
+                "no matrix product outweigh it."
             )
 
 

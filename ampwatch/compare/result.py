@@ -52,6 +52,8 @@ class Result:
         """What is to be said besides, a sentence each."""
         notes = [*start_notes(self.rows), *machine_notes(self.machine, self.rows)]
         notes += [*row_notes(self.rows, self.verdicts), *memory_note(self.rows)]
+        if self.paired and any(_out_of_memory(row.error or "") for row in self.rows):
+            notes.append("All runs were in memory together: --one-at-a-time needs that of one.")
         if not self.paired:
             notes.append(
                 "The runs came one after the other, so what else the machine did may be in the "
@@ -79,6 +81,11 @@ class Result:
             "notes": self.notes(),
             "runs": [_run(*pair) for pair in zip(self.rows, self.verdicts, strict=True)],
         }
+
+
+def _out_of_memory(error: str) -> bool:
+    """torch's own words, or the system's way of saying it."""
+    return "out of memory" in error.lower() or "SIGKILL" in error or "MemoryError" in error
 
 
 def _run(row: Row, verdict: Verdict) -> dict[str, Any]:

@@ -30,7 +30,8 @@ HARDLY = 0.2
 ALL = 0.9
 """A run that skips nearly every step, or whose gradients are nearly all 0, cannot learn."""
 CHANGE = 0.02
-"""Where fp32's own loss has moved less than so much of its start, it tells nothing."""
+"""Where fp32's own loss has moved less than so much of its start, or less than it differs from
+batch to batch, it tells nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ def _words(row: Row, base: Row | None) -> str:
     # A loss may fall far within its first steps.
     start, best = max(base.start_loss, base.first_loss or base.start_loss), base.final_loss
     gain = start - best
-    if not math.isfinite(gain) or gain <= CHANGE * abs(start):
+    noise = base.spread or 0.0
+    if not math.isfinite(gain) or gain <= max(CHANGE * abs(start), noise):
         return UNCLEAR
     if final - start > max(gain, abs(start) / 2):
         return DIVERGED
@@ -79,7 +81,7 @@ def _words(row: Row, base: Row | None) -> str:
     if share < HARDLY or stuck:
         return NOTHING
     near = best <= 0 or final <= TWICE * best
-    return SAME if share >= MOST_OF_IT and near else LESS
+    return SAME if (share >= MOST_OF_IT and near) or final - best <= noise else LESS
 
 
 def _why(row: Row) -> str:

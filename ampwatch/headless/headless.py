@@ -109,7 +109,7 @@ class _PassOn:
         except (OSError, ValueError):
             # Whoever read it has gone (``| head``): the training goes on all the same.
             self._broken = True
-            _silence(self._stream)
+            silence(self._stream)
         self._progress.line_open = not data.endswith(b"\n")
 
     def finish_line(self) -> None:
@@ -151,10 +151,10 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
     except (OSError, ValueError):
-        _silence(stream)
+        silence(stream)
 
 
-def _silence(stream: TextIO) -> None:
+def silence(stream: TextIO) -> None:
     """Keep the interpreter from complaining at exit about a stream nobody reads."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

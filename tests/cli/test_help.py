@@ -42,6 +42,7 @@ def test_the_version_is_the_packages(option: str) -> None:
         ["view", "--help"],
         ["diagnose", "--help"],
         ["rules", "--help"],
+        ["compare", "--help"],
         ["nope"],
     ],
 )
@@ -86,6 +87,15 @@ def test_the_options_are_the_promised_ones() -> None:
         "diagnose": {"--json", "--fail-on"},
         "rules": {"--json"},
         "check": {"--json"},
+        "compare": {
+            "--steps",
+            "--seed",
+            "--device",
+            "--variants",
+            "--one-at-a-time",
+            "--log",
+            "--json",
+        },
     }
     assert set(COMMANDS) == set(expected)
     for name, options in expected.items():

@@ -83,6 +83,13 @@ def test_a_baseline_that_does_not_learn_tells_nothing() -> None:
     assert "--steps" in chosen(still, row("bf16")).sentence
 
 
+def test_what_differs_from_batch_to_batch_is_no_difference() -> None:
+    noisy = row("fp32", spread=0.15)
+    assert words(noisy, row("bf16", final_loss=0.24)) == ["baseline", "as fp32"]
+    assert words(noisy, row("bf16", final_loss=0.26)) == ["baseline", "learned less"]
+    assert words(row("fp32", spread=0.95), row("bf16"))[0] == "not clear"
+
+
 def test_a_loss_may_be_negative() -> None:
     falling = row("fp32", start_loss=-1.0, first_loss=-1.0, final_loss=-5.0)
     same = row("bf16", start_loss=-1.0, final_loss=-4.9)

@@ -50,6 +50,11 @@ def test_the_final_loss_is_the_mean_of_the_last_ten() -> None:
     assert final_loss([]) is None
 
 
+def test_the_spread_is_that_of_the_last_ten() -> None:
+    (row,) = rows([ended("fp32", track([100.0] * 13 + [1.0, 3.0] * 5))], "fp32")
+    assert row.spread == 1.0
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_final_loss_that_is_not_finite_stays_so(bad: float) -> None:
     found = final_loss([1.0] * 10 + [bad] + [1.0] * 5)

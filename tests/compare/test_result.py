@@ -132,6 +132,21 @@ def test_there_is_nothing_to_switch_only_if_no_variant_could_be_run() -> None:
 
 
 @pytest.mark.parametrize(
+    ("error", "paired", "told"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried", True, True),
+        ("killed by signal 9 (SIGKILL)", True, True),
+        ("ValueError: no", True, False),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried", False, False),
+    ],
+)
+def test_where_memory_was_short_there_is_a_way(error: str, paired: bool, told: bool) -> None:
+    lost = [ended("fp32", track(LEARNED)), ended("bf16", Track(), FAILED, error=error)]
+    notes = Result("x", 0, 43, paired, lost).notes()
+    assert any("--one-at-a-time" in note for note in notes) == told
+
+
+@pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.000614, "0.61 ms"), (0.0123, "12 ms"), (0.1234, "123 ms"), (1.234, "1.23 s")],
 )
