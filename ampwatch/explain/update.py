@@ -140,7 +140,7 @@ def update(anatomy: StepAnatomy, info: ScalerInfo | None) -> Stage:
     if after < before:
         text = f"An overflow: {now}. The counter of good steps starts again"
         text += f" at {tracker}." if tracker is not None else "."
-        return Stage("update", title, text, bad=True)
+        return Stage("update", title, text)
     if after > before:
         steps = f"{interval:,} steps in a row" if interval else "Enough steps in a row"
         return Stage("update", title, f"{steps} without an overflow: {now}.")

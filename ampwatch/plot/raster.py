@@ -54,10 +54,13 @@ def line_dots(lo: Floats, hi: Floats, broken: Flags, rows: int, keep: Flags) -> 
 
 
 def thickened(dots: Dots) -> Dots:
-    """The same, each dot with its neighbours to the right and below."""
-    thick = dots.copy()
-    thick[:, 1:] |= dots[:, :-1]
-    thick[1:] |= thick[:-1].copy()
+    """The same, each dot with its neighbours to the right and below, in the last row above."""
+    wide = dots.copy()
+    wide[:, 1:] |= dots[:, :-1]
+    thick = wide.copy()
+    thick[1:] |= wide[:-1]
+    if len(thick) > 1:
+        thick[-2] |= wide[-1]
     return thick
 
 

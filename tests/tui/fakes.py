@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 from ampwatch.controls import Controls, Request
@@ -21,6 +22,7 @@ from ampwatch.record import (
 )
 from ampwatch.session import Session
 from ampwatch.tui.app import DashboardApp
+from tests.anatomies import SKIPPED, TAKEN
 
 FLOAT16_MAX = 65504.0
 NAMES = ("2.bias", "2.weight", "0.bias", "0.weight")
@@ -59,6 +61,8 @@ class FakeJob:
         self.target_gain = self.loss_gain = 1.0
         self.paused = False
         self.inject = False
+        self.explain: list[str | None] = []
+        """Which tensor to follow, if the next step is to be taken apart."""
 
     # What the app calls.
 
@@ -89,6 +93,8 @@ class FakeJob:
             self.scale = min(max(self.scale * float(value or 1), 2.0**-60), 2.0**60)
         elif name == "inject":
             self.inject = True
+        elif name == "explain":
+            self.explain = [str(value) if value else None]
 
     def stop(self) -> None:
         self.calls.append("stop")
@@ -162,6 +168,11 @@ class FakeJob:
                 metrics=dict(self.metrics),
             )
         )
+        if self.explain:
+            sample, tensor = SKIPPED if overflow else TAKEN, self.explain.pop()
+            assert sample.followed is not None
+            followed = replace(sample.followed, name=tensor or sample.followed.name)
+            self.say(replace(sample, step=step, followed=followed))
         if overflow or step % 20 == 0:
             self.say(self._tensors(step, norm, overflow))
         if scaling:
