@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ampwatch.compare.figures import FINISHED, Row
+from ampwatch.compare.start import start_note
 from ampwatch.compare.variants import BASELINE
 from ampwatch.compare.verdict import DIVERGED, LESS, NOTHING, Verdict
 
@@ -43,6 +44,8 @@ def choose(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Choice:
     base = by_name.get(BASELINE)
     if base is None or base.status != FINISHED or not base.steps:
         return Choice(None, "No choice: fp32, the measure of the others, did not come to its end.")
+    if start_note(rows) is not None:
+        return Choice(None, "No choice: the runs did not start alike.")
     if not judged[BASELINE].good:
         return Choice(
             None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from ampwatch.compare.figures import Ended
+from ampwatch.compare.figures import IMPOSSIBLE, Ended
 from ampwatch.compare.track import Track
 from ampwatch.history import History
 from ampwatch.plot.draw import draw
@@ -33,7 +33,7 @@ SHORT = {"fp16-dynamic": "dynamic", "fp16-static": "static", "fp16-none": "no sc
 
 def loss_plot(runs: Sequence[Ended], width: int, *, ascii_only: bool) -> list[Text]:
     """The rows of the plot; none where no loss was seen."""
-    shown = [run for run in runs if run.track.losses]
+    shown = [run for run in runs if run.track.losses and run.status != IMPOSSIBLE]
     if not shown:
         return []
     curves = tuple(Curve(_name(run), _history(run.track)) for run in shown)

@@ -83,11 +83,10 @@ def show(result: Result) -> None:
         sys.stdout.reconfigure(errors="replace")  # not every encoding has a × or a –
     console = _console()
     where = "" if result.device is None else f" on {result.device}"
-    console.print(
-        Text.assemble(
-            (result.target, "bold"), f"{where}, {result.steps:,} steps, seed {result.seed}"
-        )
-    )
+    taken = max((row.steps for row in result.rows), default=0)
+    asked = "" if taken >= result.steps else f" of {result.steps:,}"
+    title = f"{where}, {taken:,}{asked} steps, seed {result.seed}"
+    console.print(Text.assemble((result.target, "bold"), title))
     console.print()
     console.print(table(result.rows, result.verdicts, console.width))
     console.print()
@@ -102,11 +101,18 @@ def show(result: Result) -> None:
         console.print(Text(note))
 
 
+class _Console(Console):
+    """Leaves colours out under NO_COLOR and where stdout is no terminal, as rich does."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would make an exit code of it
+
+
 def _console() -> Console:
-    """rich itself leaves colours out under NO_COLOR and where stdout is no terminal."""
+    width = PLAIN_WIDTH
     if sys.stdout.isatty():
-        return Console(width=min(shutil.get_terminal_size().columns, MOST_COLUMNS), highlight=False)
-    return Console(width=PLAIN_WIDTH, highlight=False)
+        width = min(shutil.get_terminal_size().columns, MOST_COLUMNS)
+    return _Console(width=width, highlight=False)
 
 
 def _code(result: Result, signals: Sequence[int]) -> int:

@@ -19,6 +19,11 @@ NARROW = 116
 WIDE_HEADINGS = (
     "time a step", "× fp32", "memory", "× fp32", "final loss", "to fp32", "skipped", "flushed",
 )  # fmt: skip
+NARROW_NAMES = {
+    "fp16-dynamic": "fp16 dynamic",
+    "fp16-static": "fp16 static",
+    "fp16-none": "fp16 no scaler",
+}
 NARROW_HEADINGS = ("time", "×", "memory", "×", "loss", "to fp32", "skips", "flushed")
 
 
@@ -38,7 +43,7 @@ def table(rows: Sequence[Row], verdicts: Sequence[Verdict], width: int) -> Table
 def _name(row: Row, wide: bool) -> Text:
     words = row.variant.words
     if not wide:
-        return Text(words.removesuffix(" scaler").replace(",", "") if "no" not in words else words)
+        return Text(NARROW_NAMES.get(row.variant.name, words))
     if row.variant.scaler == "static" and row.final_scale:
         return Text(f"{words.removesuffix(' scaler')} {power_words(row.final_scale)}")
     return Text(words)

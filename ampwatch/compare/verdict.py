@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ampwatch.compare.figures import FAILED, FINISHED, IMPOSSIBLE, Row
+from ampwatch.compare.start import start_note
 from ampwatch.compare.variants import BASELINE
 from ampwatch.rules.telling import TROUBLING
 
@@ -49,10 +50,11 @@ class Verdict:
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """One a row, in their order."""
     base = next((row for row in rows if row.variant.name == BASELINE), None)
-    return [Verdict(row.variant.name, _words(row, base), _why(row)) for row in rows]
+    alike = start_note(rows) is None
+    return [Verdict(row.variant.name, _words(row, base, alike), _why(row)) for row in rows]
 
 
-def _words(row: Row, base: Row | None) -> str:
+def _words(row: Row, base: Row | None, alike: bool) -> str:
     if row.status in (FAILED, IMPOSSIBLE):
         return row.status
     if not row.steps:
@@ -64,7 +66,7 @@ def _words(row: Row, base: Row | None) -> str:
         return UNCLEAR
     if not math.isfinite(final):
         return DIVERGED
-    if base is None or base.start_loss is None or base.final_loss is None:
+    if not alike or base is None or base.start_loss is None or base.final_loss is None:
         return UNCLEAR
     # A loss may fall far within its first steps.
     start, best = max(base.start_loss, base.first_loss or base.start_loss), base.final_loss

@@ -11,7 +11,8 @@ from ampwatch.compare import VARIANT_BY_NAME
 from ampwatch.compare.choice import Choice, choose
 from ampwatch.compare.figures import FAILED, FINISHED, IMPOSSIBLE, STOPPED, Row
 from ampwatch.compare.machine import Machine
-from ampwatch.compare.notes import machine_notes, memory_note, row_notes, start_notes
+from ampwatch.compare.notes import machine_notes, memory_note, row_notes
+from ampwatch.compare.start import start_note
 from ampwatch.compare.verdict import verdicts
 from ampwatch.rules import Finding
 
@@ -202,21 +203,27 @@ def test_runs_that_start_alike_within_the_rounding_of_their_format() -> None:
         row("fp16-dynamic", first_loss=1.001),
         row("fp16-none", first_loss=1.001),
     ]
-    assert not list(start_notes(alike))
+    assert start_note(alike) is None
+    assert words(*alike)[1] == "as fp32"
 
 
 @pytest.mark.parametrize(
     ("name", "loss"), [("bf16", 1.2), ("fp16-none", 1.02)], ids=["bf16", "fp16"]
 )
 def test_runs_that_do_not_start_alike_are_told(name: str, loss: float) -> None:
-    (note,) = start_notes([row("fp32", first_loss=1.0), row(name, first_loss=loss)])
+    apart = [row("fp32", first_loss=1.0), row(name, 0.5, first_loss=loss)]
+    note = start_note(apart)
+    assert note is not None
     assert "did not start alike" in note
     assert f"{loss:g}" in note
+    assert words(*apart) == ["not clear", "not clear"]
+    assert chosen(*apart) == Choice(None, "No choice: the runs did not start alike.")
 
 
 def test_in_one_format_the_start_is_the_same_to_the_last_bits() -> None:
     rows = [row("fp16-dynamic", first_loss=1.0), row("fp16-none", first_loss=1.001)]
-    assert len(list(start_notes(rows))) == 1
+    assert start_note(rows) is not None
+    assert start_note([*rows[:1], row("fp16-none", first_loss=1.0 + 1e-6)]) is None
 
 
 def test_the_reason_stands_once_for_all_it_applies_to() -> None:
