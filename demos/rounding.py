@@ -1,17 +1,16 @@
 """Weights in bf16: updates that are too small round away.
 
 Two copies of one net begin with the same weights, see the same batches and compute in the same
-16-bit format under autocast. The first keeps its weights in fp32, as autocast means it; the second
-keeps them in bf16. A bf16 number has 8 significant bits: next to 0.1 the bf16 numbers are 0.0005
+16-bit format under autocast. The first keeps its weights in bf16; the second keeps them in fp32, as
+autocast means it. A bf16 number has 8 significant bits: next to 0.1 the bf16 numbers are 0.0005
 apart, and a weight of 0.1 that is to move by 0.0001 stays where it is, to the last bit.
 
-Look at the two losses: the second copy stops where its updates round away. `still` is the share of
-the bf16 weights that did not move although their update was not 0, `still_fp32` the same of the
-first copy.
+Look at the two losses: the first copy stays behind, since most of its updates round away. `still`
+is the share of its weights that a step left as they were, `still_fp32` that of the second copy.
 
 What to try
     d               fp16, bf16, fp32: what is computed in. In bf16 no step is skipped, however far
-                    the scale climbs; the weights of the second copy stay in bf16 either way.
+                    the scale climbs; the weights of the first copy stay in bf16 either way.
     s               The scaler: dynamic, static or off. In bf16 nothing changes without it.
     ] and [         Double or halve the scale: how far can it go in bf16, how far in fp16?
     i               One inf in the gradients: skipped, as ever.
@@ -53,32 +52,31 @@ def main(argv: Sequence[str] | None = None) -> nn.Module:
     fp32 = nn.Sequential(nn.Linear(INPUTS, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1)).to(device)
     bf16 = copy.deepcopy(fp32).bfloat16()  # half the memory for the weights, and for Adam's state
     both = nn.ModuleDict({"fp32": fp32, "bf16": bf16})
-    optimizer_fp32 = torch.optim.Adam(fp32.parameters(), lr=LEARNING_RATE)
     optimizer_bf16 = torch.optim.Adam(bf16.parameters(), lr=LEARNING_RATE)
+    optimizer_fp32 = torch.optim.Adam(fp32.parameters(), lr=LEARNING_RATE)
     scaler = torch.amp.GradScaler(device.type, growth_interval=GROWTH_INTERVAL)
 
-    watch = ampwatch.hook(both, [optimizer_fp32, optimizer_bf16], scaler)
+    watch = ampwatch.hook(both, [optimizer_bf16, optimizer_fp32], scaler)
 
     for step in watch.steps(range(args.steps)):
         x = torch.randn(BATCH, INPUTS, device=device)
         y = x.mean(dim=1, keepdim=True) * watch.target_gain
 
         with torch.autocast(device.type, torch.float16):
-            loss_fp32 = nn.functional.mse_loss(fp32(x), y)
             loss_bf16 = nn.functional.mse_loss(bf16(x), y)
+            loss_fp32 = nn.functional.mse_loss(fp32(x), y)
 
-        optimizer_fp32.zero_grad()
+        before_bf16, before_fp32 = weights(bf16), weights(fp32)
         optimizer_bf16.zero_grad()
-        scaler.scale(loss_fp32).backward()
         scaler.scale(loss_bf16).backward()
-
-        before_fp32, before_bf16 = weights(fp32), weights(bf16)
-        scaler.step(optimizer_fp32)
         scaler.step(optimizer_bf16)
+        optimizer_fp32.zero_grad()
+        scaler.scale(loss_fp32).backward()
+        scaler.step(optimizer_fp32)
         scaler.update()
         watch.log(
-            still_fp32=(weights(fp32) == before_fp32).float().mean().item(),
             still=(weights(bf16) == before_bf16).float().mean().item(),
+            still_fp32=(weights(fp32) == before_fp32).float().mean().item(),
         )
 
         if step % 200 == 0:

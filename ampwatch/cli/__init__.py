@@ -16,7 +16,7 @@ import click
 from ampwatch import __version__
 from ampwatch.errors import AmpwatchError, UsageError
 
-COMMANDS = ("demo", "run", "view", "diagnose", "rules", "check", "compare")
+COMMANDS = ("demo", "learn", "run", "view", "diagnose", "rules", "check", "compare")
 
 
 class Commands(click.Group):

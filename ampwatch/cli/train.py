@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,6 +22,7 @@ from ampwatch.runner.settings import Settings
 
 if TYPE_CHECKING:
     from ampwatch.session import Session
+    from ampwatch.tui.app import DashboardApp
 
 STOPPED_BY_SIGNAL = 128
 TRACEBACK_LINES = 30
@@ -34,9 +35,32 @@ def train(target: str, args: list[str], settings: Settings, options: Options) ->
     if not options.headless:
         require_terminal("add --headless to do without it")
     job = ScriptJob(target, args, settings)
+    if not options.headless:
+        return watched(job, _open_dashboard, _farewell)
+    with _ended_with_us(job):
+        return _headless(job, options)
+
+
+def watched(
+    job: ScriptJob,
+    open_app: Callable[[Session, Controls], DashboardApp],
+    farewell: Callable[[ScriptJob, Session], None],
+) -> int:
+    """Run a job under the dashboard that ``open_app`` makes; the exit code.
+
+    Args:
+        farewell: says what stays on the terminal when the screen has gone.
+    """
+    with _ended_with_us(job):
+        return _dashboard(job, open_app, farewell)
+
+
+@contextlib.contextmanager
+def _ended_with_us(job: ScriptJob) -> Iterator[None]:
+    """However we leave, the script does not stay behind."""
     try:
         with _hangups_end_us():
-            return _headless(job, options) if options.headless else _dashboard(job)
+            yield
     finally:
         if job.state not in states.ENDED:
             job.kill()
@@ -54,23 +78,34 @@ def _headless(job: ScriptJob, options: Options) -> int:
     return fail_code(session.findings, options.fail_on) or code
 
 
-def _dashboard(job: ScriptJob) -> int:
+def _dashboard(
+    job: ScriptJob,
+    open_app: Callable[[Session, Controls], DashboardApp],
+    farewell: Callable[[ScriptJob, Session], None],
+) -> int:
     # The script's process starts up, on another core, while Textual is imported.
     job.start()
     from ampwatch.session import Session
-    from ampwatch.tui.app import DashboardApp
 
     controls = Controls(job.send)
     session = Session(job, controls)
-    app = DashboardApp(session, controls, job, name=job.settings.name)
+    app = open_app(session, controls)
     app.run()
     code = app.return_code or 0
     with _hangups_end_us():  # the application had handlers of its own
         if not _wait_for_end(job, session):
             code = code or 130
     with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
-        _farewell(job, session)
+        farewell(job, session)
     return code or job.exit_code or 0
+
+
+def _open_dashboard(session: Session, controls: Controls) -> DashboardApp:
+    from ampwatch.tui.app import DashboardApp
+
+    job = session.source
+    assert isinstance(job, ScriptJob)
+    return DashboardApp(session, controls, job, name=job.settings.name)
 
 
 def _wait_for_end(job: ScriptJob, session: Session) -> bool:

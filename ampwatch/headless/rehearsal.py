@@ -16,6 +16,8 @@ from ampwatch.words import count_words
 PATIENCE = 60.0
 """Seconds without a record; a lesson is bounded by steps of its run, this is for one that hangs."""
 POLL_SECONDS = 0.002
+LATE_POLLS = 200
+"""A record that belongs to the step that has just come may be on its way still."""
 STUCK_STEPS = 2000
 """A part that the run is in the wrong state for has no bound of its own."""
 
@@ -41,6 +43,7 @@ def rehearse(player: Player, session: Session, job: Job, press: Callable[[str], 
     """
     begun = heard = time.monotonic()
     learner = Learner()
+    late = 0
     job.start()
 
     def told(reason: str) -> Rehearsal:
@@ -62,7 +65,8 @@ def rehearse(player: Player, session: Session, job: Job, press: Callable[[str], 
         refused = next((each.text for each in change.notices if each.refused), None)
         if refused is not None:
             return told(f"part {player.index + 1}: a key was refused: {refused}")
-        if player.state == LATE or (player.state == BLOCKED and player.waited > STUCK_STEPS):
+        late = late + 1 if player.state == LATE else 0
+        if late > LATE_POLLS or (player.state == BLOCKED and player.waited > STUCK_STEPS):
             return told(f"part {player.index + 1} did not come true: {page_of(player).trouble}")
         if not change and job.state in ENDED:
             why = f": {job.error}" if job.state == FAILED else ""

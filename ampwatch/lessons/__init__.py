@@ -14,7 +14,17 @@ one file, and its line here.
 
 from __future__ import annotations
 
-from ampwatch.lessons import clipping, forward, growth, static, underflow
+from ampwatch.lessons import (
+    autocast,
+    bfloat16,
+    clipping,
+    eight_bits,
+    forward,
+    growth,
+    overflow,
+    static,
+    underflow,
+)
 from ampwatch.lessons.parts import (
     Lesson,
     Part,
@@ -31,7 +41,8 @@ __all__ = [
     "LESSONS", "Lesson", "Part", "Point", "Predict", "Press", "Say", "Scene", "Table", "Wait",
 ]  # fmt: skip
 
-LESSONS: tuple[Lesson, ...] = tuple(
-    module.LESSON for module in (underflow, growth, static, clipping, forward)
-)
+_TAUGHT = (
+    autocast, underflow, overflow, growth, static, bfloat16, clipping, forward, eight_bits,
+)  # fmt: skip
+LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _TAUGHT)
 """In the order in which they are taught."""

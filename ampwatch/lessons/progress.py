@@ -21,6 +21,12 @@ class Reached:
     parts: int = 0
     done: bool = False
 
+    def words(self) -> str:
+        """In a word or two: "done", "part 4/9", "new"."""
+        if self.done:
+            return "done"
+        return f"part {self.part}/{self.parts}" if self.part > 1 else "new"
+
 
 def state_file() -> Path:
     """Where progress is kept: in ``$XDG_STATE_HOME``, or ``~/.local/state``.

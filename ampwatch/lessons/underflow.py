@@ -56,23 +56,28 @@ def range_words(scene: Scene) -> str:
     )
 
 
-def start_loss(scene: Scene) -> float | None:
-    return scene.median("loss", scene.began, scene.began + 4)
+def highest_loss(scene: Scene) -> tuple[float, int]:
+    """The largest loss since the scaler is on, and its step: there a task was new."""
+    losses = scene.values("loss", scene.began, scene.run.steps - 1)
+    return max(zip(losses, range(scene.began, scene.run.steps), strict=True))
 
 
 def learned(scene: Scene) -> bool:
-    start, now = start_loss(scene), scene.middle("loss", 10)
-    return bool(start and now and scene.steps > 20 and now < LEARNED * start)
+    """A task that was new is learned by now."""
+    scene = scene.since("on")
+    now = scene.middle("loss", 10)
+    return now is not None and now < LEARNED * highest_loss(scene)[0]
 
 
 def norm_words(scene: Scene) -> str:
-    start, now = start_loss(scene), scene.middle("loss", 10)
+    (start, step), now = highest_loss(scene.since("on")), scene.middle("loss", 10)
     norm = scene.middle("grad_norm", 10)
     return (
-        f"The loss went from {number_words(start)} to {number_words(now)}: the net learns. The "
-        f"gradient norm is {number_words(norm)}, told without the scale.\n\nThe scaler multiplies "
-        "the loss before backward, so that each gradient comes out larger by the same factor, "
-        "and divides it out again in fp32, which has no trouble with small numbers."
+        f"The loss was {number_words(start)} at step {step} and is {number_words(now)} now: the "
+        f"net learns. The gradient norm is {number_words(norm)}, told without the scale.\n\n"
+        "The scaler multiplies the loss before backward, so that each gradient comes out larger "
+        "by the same factor, and divides it out again in fp32, which has no trouble with small "
+        "numbers."
     )
 
 

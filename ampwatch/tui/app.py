@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.containers import Container
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
@@ -45,6 +46,7 @@ class DashboardApp(WithPalette):
         job: the training, to be stopped and started again; None for a recorded run.
         name: what the run is called until it says so itself.
         follow: a recorded run may still grow.
+        stage: holds the tabs, with something beside them.
     """
 
     TITLE = "ampwatch"
@@ -59,6 +61,7 @@ class DashboardApp(WithPalette):
         *,
         name: str = "",
         follow: bool = False,
+        stage: Container | None = None,
     ) -> None:
         super().__init__()
         self.session = session
@@ -70,7 +73,7 @@ class DashboardApp(WithPalette):
         self._quitting = Quitting(job)
         self._behind = False
         self.explaining = Explaining(controls, job)
-        self._main = MainScreen(session, controls, job, self.look, name, follow)
+        self._main = MainScreen(session, controls, job, self.look, name, follow, stage)
         for theme in THEMES:
             self.register_theme(theme)
         if "TEXTUAL_THEME" not in os.environ:

@@ -22,6 +22,7 @@ GROUPS = {
     "training": "Change the training",
     "screen": "The screen",
     "run": "The run",
+    "lesson": "The lesson",
     "explain": "While a step is explained",
     "range": "On the Range tab",
     "tensors": "On the Tensors tab",

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Container
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Footer, Static
@@ -57,8 +58,10 @@ class MainScreen(Screen[None]):
         look: Look,
         name: str,
         follow: bool = False,
+        stage: Container | None = None,
     ) -> None:
         super().__init__()
+        self._stage = stage if stage is not None else Container(id="stage")
         self._session = session
         self._controls = controls
         self._job = job
@@ -88,7 +91,7 @@ class MainScreen(Screen[None]):
         yield self.tabs
         yield self.status
         yield self.big
-        with ContentSwitcher(initial=self.tab, id="panels"):
+        with self._stage, ContentSwitcher(initial=self.tab, id="panels"):
             yield self.overview
             yield self.range
             yield self.tensors
