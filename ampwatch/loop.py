@@ -154,7 +154,7 @@ class Loop:
             gain = self.knobs.loss_gain
             self.stepping.dissection.before_backward(tensors, unscaled, losses, gain)
         self.trouble.before_backward(tensors, self._ledger.losses)
-        if self.reader.spacing.next <= self.reader.step + 1:
+        if self.reader.spacing.earliest <= self.reader.step + 1:
             self.reader.before_backward(tensors)
             self._backward.follows = self.reader.flow.armed
         if self.trouble.watchful:
@@ -246,6 +246,7 @@ class Loop:
         if state.reading is None:  # a closure has made the gradients only now
             scaler = self._ledger.scale_in(self.scaler, state, optimizer)
             self.stepping.read(state, optimizer, scaler)
+            state.movement = None  # the weights have moved already
         if self.scaling.active() is not None:
             if self._ledger.passed_by(state, optimizer):
                 self._facts.add("step-outside-scaler")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ampwatch.probe.exponents import ExponentCounts, divided, together
+from ampwatch.probe.exponents import MOST_FLOWING, ExponentCounts, divided, together
 from ampwatch.probe.gradients import count_nonfinite, dense
 from ampwatch.probe.node_hooks import NodeHooks
 from ampwatch.probe.operations import PASSING, Naming, Operation, operations_of
@@ -50,7 +50,7 @@ class Flow:
     __slots__ = ("_sizes", "exponents", "hook_seconds", "known", "scalars", "seconds", "visits")
 
     def __init__(self, choice: random.Random) -> None:
-        self.exponents = ExponentCounts((), choice)
+        self.exponents = ExponentCounts((), choice, MOST_FLOWING)
         self.scalars: list[Tensor] = []
         """Largest magnitude and count of inf and NaN, one pair a visit, where they come late."""
         self.known: list[float] = []
@@ -126,12 +126,18 @@ class FlowProbe:
         self._flow: Flow | None = None
         self.step = -1
         """The step whose backward pass was looked at last."""
+        self.cost = 0.0
+        """Seconds that the latest look took."""
         self.blind = False
         """Much of this model's backward pass cannot be seen."""
 
     @property
     def armed(self) -> bool:
         return self._hooks.armed
+
+    def waiting(self, step: int) -> bool:
+        """Whether a backward pass of this step was seen whose optimizer has not stepped yet."""
+        return self._flow is not None and self.step == step
 
     def arm(self, roots: list[Tensor], step: int) -> None:
         """The backward pass of ``step`` that begins now is looked at."""
@@ -159,7 +165,11 @@ class FlowProbe:
         begun = time.perf_counter()
         self._flow.exponents.send()
         self._flow.seconds += time.perf_counter() - begun + self._flow.hook_seconds
+        self.cost = self._flow.seconds
         return self._flow.hook_seconds
+
+    def forget(self) -> None:
+        self._flow, self.step = None, -1
 
     def take(self, step: int) -> Flow | None:
         """What was seen, if it was of this step."""

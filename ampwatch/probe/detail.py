@@ -11,8 +11,8 @@ from torch import Tensor
 from ampwatch.probe.exponents import ExponentCounts
 from ampwatch.probe.gradients import count_nonfinite
 
-EARLY_STEPS = (1, 12, 35)
-"""A short run has to show its gradients too: three detail steps come whatever they cost."""
+EARLY_STEPS = (1, 6, 12, 35)
+"""A short run has to show its gradients too: four detail steps come whatever they cost."""
 FIRST_GAP_STEPS = 20
 LONGEST_GAP_STEPS = 2000
 SEED = 20_260_101
@@ -65,12 +65,16 @@ class Spacing:
         self._share = share
         self._random = random.Random(SEED)
         self.next = EARLY_STEPS[0]  # step 0 has torch's own warm-up in it
-        """No detail step comes before this one."""
+        self.earliest = self.next
+        """No detail step comes before this one; the latest one, while its step goes on."""
         self._step = -1
         self._cost = 0.0
 
     def due(self, step: int) -> bool:
-        return step >= self.next or step == self._step  # all optimizers of a step have theirs
+        if step == self._step:
+            return True  # all optimizers of a step have theirs
+        self.earliest = self.next
+        return step >= self.next
 
     def affordable(self, spent: float, elapsed: float) -> bool:
         """Whether one more set of figures would keep ``spent`` inside the share of ``elapsed``."""
@@ -83,7 +87,7 @@ class Spacing:
     def took(self, step: int, seconds: float, step_seconds: float) -> None:
         """A detail step cost ``seconds``, where a step of the loop takes ``step_seconds``."""
         self._cost = seconds + (self._cost if step == self._step else 0.0)
-        self._step = step
+        self._step = self.earliest = step
         allowed = max(self._share * step_seconds, 1e-9)
         gap = min(max(self._cost / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
         self.next = step + max(1, round(gap * self._random.uniform(0.7, 1.3)))

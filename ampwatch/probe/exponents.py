@@ -1,8 +1,8 @@
 """How the magnitudes of gradients lie over the powers of two.
 
-``torch.frexp`` gives the exponent of each value exactly, of subnormals too. On the CPU the
-exponents are counted at once. Elsewhere they are sorted on the device and the edges of the bins
-looked up in them: nothing waits for the device, and nothing depends on the order of atomic
+On the CPU exponents are read off the bits and counted at once; of subnormals ``frexp`` gives them
+exactly too. Elsewhere it gives all of them; they are sorted on the device and the edges of the
+bins looked up in them: nothing waits for the device, and nothing depends on the order of atomic
 additions; the counts follow in one copy that does not wait either.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,6 +24,8 @@ from ampwatch.record import Exponents
 MOST_VALUES = 1 << 17
 """Of a larger gradient only so many values are looked at, evenly spread: a share of a thousandth
 is then known to a tenth of itself."""
+MOST_FLOWING = 1 << 13
+"""Of one that flows between modules: there are many, and together they tell as much."""
 SEED = 20_260_102
 
 LIMITS: dict[torch.dtype, tuple[int, int]] = {
@@ -43,12 +46,16 @@ class ExponentCounts:
         gradients: dense real tensors, as :func:`ampwatch.probe.gradients.dense` makes them; with
             none, they are added one by one and sent by :meth:`send`.
         choice: where sampling begins; a generator of our own, torch's belong to the training.
+        most: values to look at of one gradient.
     """
 
-    __slots__ = ("_choice", "_counts", "_event", "_host", "_limits", "_rows")
+    __slots__ = ("_choice", "_counts", "_event", "_host", "_limits", "_most", "_rows")
 
-    def __init__(self, gradients: Sequence[Tensor], choice: random.Random) -> None:
+    def __init__(
+        self, gradients: Sequence[Tensor], choice: random.Random, most: int = MOST_VALUES
+    ) -> None:
         self._choice = choice
+        self._most = most
         self._rows: list[Exponents | None] = []
         self._counts: list[Tensor] = []
         self._limits: list[tuple[int, int]] = []
@@ -62,7 +69,7 @@ class ExponentCounts:
     def add(self, gradient: Tensor) -> None:
         """Count one more."""
         with torch.no_grad():
-            values = sample(gradient, self._choice)
+            values = sample(gradient, self._choice, self._most)
             if values.device.type == "cpu":
                 self._rows.append(count(values))
             else:
@@ -105,16 +112,16 @@ class ExponentCounts:
         return [row for row in self._rows if row is not None]
 
 
-def sample(gradient: Tensor, choice: random.Random) -> Tensor:
+def sample(gradient: Tensor, choice: random.Random, most: int = MOST_VALUES) -> Tensor:
     """The values, flat, or of many every n-th one.
 
     n has no divisor in common with the gradient's size, so that no row or column is preferred.
     """
     size = gradient.numel()
     flat = _flat(gradient)
-    if size <= MOST_VALUES:
+    if size <= most:
         return flat
-    stride = math.ceil(size / MOST_VALUES)
+    stride = math.ceil(size / most)
     while math.gcd(stride, size) != 1:
         stride += 1
     return flat[choice.randrange(stride) :: stride]
@@ -131,18 +138,28 @@ def _flat(gradient: Tensor) -> Tensor:
 
 def count(values: Tensor) -> Exponents:
     """The counts of one-dimensional values on the CPU."""
-    if values.dtype not in (torch.float32, torch.float64):
-        values = values.float()  # exact; numpy has no bfloat16
-    array = values.resolve_neg().numpy()
+    if values.dtype is torch.float64:
+        return _count(values.resolve_neg().numpy())
+    # Exact; numpy has no bfloat16. The eight bits behind the sign are the exponent and 127.
+    array = values.float().resolve_neg().contiguous().numpy()
+    bits = array.view(np.uint32)
+    counts = np.bincount(((bits >> 23) & 255).astype(np.int64), minlength=256).tolist()
+    if not counts[0] and not counts[255]:
+        return packed_row(-127, counts, 0, 0, 0)
+    zeros = counts[0] and int(np.count_nonzero(array == 0))
+    if counts[0] > zeros:
+        return _count(array)  # subnormal in float32: rare
+    nan = counts[255] and int(np.count_nonzero(np.isnan(array)))
+    return packed_row(-127, [0, *counts[1:255]], zeros, counts[255] - nan, nan)
+
+
+def _count(array: npt.NDArray[Any]) -> Exponents:
     mantissas, exponents = np.frexp(array)
     usual = np.isfinite(mantissas) & (mantissas != 0)
-    if usual.all():
-        zeros = infinite = nan = 0
-    else:
-        zeros = int(np.count_nonzero(mantissas == 0))
-        nan = int(np.count_nonzero(np.isnan(mantissas)))
-        exponents = exponents[usual]
-        infinite = array.size - zeros - nan - exponents.size
+    zeros = int(np.count_nonzero(mantissas == 0))
+    nan = int(np.count_nonzero(np.isnan(mantissas)))
+    exponents = exponents[usual]
+    infinite = array.size - zeros - nan - exponents.size
     if not exponents.size:
         return Exponents(0, (), zeros, infinite, nan)
     low = int(exponents.min())

@@ -22,7 +22,7 @@ from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.activations import FlowProbe
 from ampwatch.probe.backward_origin import LateOrigin
-from ampwatch.probe.detail import Figures, Spacing
+from ampwatch.probe.detail import EARLY_STEPS, Figures, Spacing
 from ampwatch.probe.draft import Around, Draft, Sent, healthy_record
 from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
@@ -32,6 +32,8 @@ from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.scaler import scale_in_force
 from ampwatch.probe.transfer import Transfer
 
+LONG_ROW = 8
+"""After so many overflows in a row the gradients are always looked at."""
 COUNT_AFTER_SKIP_STEPS = 32
 """Where numbers come late, non-finite values are counted ahead for so many steps after a skip."""
 
@@ -70,6 +72,8 @@ class StepReader:
         self._together = 1
         self._armed = 0
         self._overflowing = False
+        self._row = 0
+        """Steps in a row with inf or NaN."""
         self._last_emit: float | None = None
         self._detail_spent = 0.0
         self.step = 0
@@ -93,6 +97,8 @@ class StepReader:
             self._together = len(self._stepped)
             self._stepped.clear()
             self.step += 1
+        if self.flow.step > self.step:
+            self.flow.forget()  # it was for this step: another optimizer had yet to take part in it
         parameters = state.parameters = [
             parameter for group in optimizer.param_groups for parameter in group["params"]
         ]
@@ -105,10 +111,15 @@ class StepReader:
         state.reading = reading = Reading(parameters)
         values = state.values = reading.values
         if values is not None:
+            row = self._row
             if min(values) >= SMALLEST and math.isfinite(sum(values)):
                 self._overflowing = False
             else:
                 self._look_closer(state, reading, values)
+            if not self._overflowing:
+                self._row = 0
+                if row >= LONG_ROW or (row and self._affordable()):
+                    self._detail(state)  # what the overflows have left of the scale
         elif self._armed > 0:
             # Where numbers come late, what followed a skip is counted before anything clips it.
             state.counts = [count_nonfinite(gradient) for gradient in reading.gradients]
@@ -119,7 +130,9 @@ class StepReader:
         """A backward pass begins; where a detail step is due, what flows in it is looked at."""
         flow = self.flow
         step = self.coming()
-        if step != flow.step and self.spacing.due(step) and not flow.blind:
+        if not self.spacing.due(step) or flow.blind or flow.waiting(step):
+            return
+        if flow.step in (-1, step) or step not in EARLY_STEPS or self.affords(flow.cost):
             flow.arm(roots, step)
 
     def _look_closer(self, state: OptimizerState, reading: Reading, values: list[float]) -> None:
@@ -138,11 +151,15 @@ class StepReader:
             else:
                 values[position] = exact_norm(gradient)
         if overflowing:
+            self._row += 1
             state.counts = counts
             # The first of a row of overflows is always worth a look, the others while time allows.
-            if not self._overflowing or self.spacing.affordable(self._detail_spent, self.elapsed):
+            if not self._overflowing or self._affordable():
                 self._detail(state)
         self._overflowing = overflowing
+
+    def _affordable(self) -> bool:
+        return self.spacing.affordable(self._detail_spent, self.elapsed)
 
     def _detail(self, state: OptimizerState) -> None:
         begun = time.perf_counter()

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from ampwatch.record import TensorStats
+from dataclasses import fields
+from typing import TypeVar
+
+from ampwatch.record import ActivationStats, TensorStats
+
+Stats = TypeVar("Stats", TensorStats, ActivationStats)
 
 
-def joined(before: TensorStats | None, record: TensorStats) -> TensorStats:
+def joined(before: Stats | None, record: Stats) -> Stats:
     """``record``, with what other optimizers have recorded of the same step in front."""
-    if before is None or before.step != record.step or not before.name:
+    if before is None or before.step != record.step or before.scale != record.scale:
         return record
-    whole = bool(before.size) == bool(record.size), bool(before.exponents) == bool(record.exponents)
-    if (
-        not all(whole)
-        or before.scale != record.scale
-        or not set(before.name).isdisjoint(record.name)
-    ):
+    if isinstance(record, TensorStats) and not set(before.name).isdisjoint(record.name):
         return record
-    return TensorStats(
-        record.step,
-        before.name + record.name,
-        before.norm + record.norm,
-        before.max + record.max,
-        before.zeros + record.zeros,
-        before.nonfinite + record.nonfinite,
-        before.size + record.size,
-        before.exponents + record.exponents,
-        record.scale,
-    )
+    columns = {
+        field.name: getattr(before, field.name) + getattr(record, field.name)
+        for field in fields(record)
+        if field.name not in ("step", "scale")
+    }
+    rows = len(columns["name"])
+    if any(column and len(column) != rows for column in columns.values()):
+        return record  # one of them lacks some of the figures
+    return type(record)(step=record.step, scale=record.scale, **columns)

@@ -99,9 +99,9 @@ class Run:
             self._narrator.tensors = len(record.name)
             self.gradients.see(record, self.last)
         elif isinstance(record, ActivationStats):
-            self.activations = record
+            self.activations = joined(self.activations, record)
             if not any(record.nonfinite):
-                self.finite_activations = record
+                self.finite_activations = joined(self.finite_activations, record)
         elif isinstance(record, StepAnatomy):
             self.anatomies.append(record)
         elif isinstance(record, RunInfo):
