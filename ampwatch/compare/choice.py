@@ -75,7 +75,7 @@ def choose(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Choice:
     small = min(others, key=_memory, default=None)
     if small is not None and _memory(small) < ROOMIER:
         name = NAMES[small.variant.name]
-        why += f"; if memory is short, {name} needs {part_words(_memory(small))} it"
+        why += f"; if memory is short, {name} needs {part_words(_memory(small))} fp32's"
     return _choice(base, why, bad)
 
 

@@ -161,8 +161,8 @@ def test_where_all_are_slower_fp32_is_chosen_and_memory_is_not_forgotten() -> No
     assert choice == Choice(
         "fp32",
         "Choose fp32 on this machine: a step takes 1.4 times as long in bf16 and 33 times as long "
-        "in fp16 with a dynamic scaler; if memory is short, bf16 needs 0.55 of it; fp16 without a "
-        "scaler learned nothing.",
+        "in fp16 with a dynamic scaler; if memory is short, bf16 needs 0.55 of fp32's; fp16 "
+        "without a scaler learned nothing.",
     )
 
 
