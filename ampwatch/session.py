@@ -34,7 +34,7 @@ class Change:
     """New events, and events that have grown."""
     notices: list[Notice] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    """Findings that are new or say something else than before."""
+    """Findings that are new, or have been seen again."""
     ended: bool = False
     """The run's end was among the records."""
     renewed: bool = False
@@ -126,9 +126,18 @@ class Session:
         """Ask every rule; returns what is new."""
         found = [finding for rule in self.rules for finding in rule.check(self.run)]
         found.sort(key=_worst_first)
-        fresh = [finding for finding in found if finding not in self.findings]
+        told = set(map(_sighting, self.findings))
+        fresh = [finding for finding in found if _sighting(finding) not in told]
         self.findings = found
         return fresh
+
+
+def _sighting(finding: Finding) -> tuple[object, ...]:
+    """What grows when it is seen again; shares in its words change with every step."""
+    return (
+        finding.rule, finding.severity, finding.tensor, finding.module,
+        finding.first_step, finding.last_step, finding.count,
+    )  # fmt: skip
 
 
 def _worst_first(finding: Finding) -> tuple[int, int]:

@@ -44,6 +44,12 @@ def count_words(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def ordinal(number: int) -> str:
+    """2nd, 3rd, 11th, 16th, 21st."""
+    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
 def seconds_words(seconds: float) -> str:
     """How long: 0.4 s, 12 s, 1 min 05 s, 2 h 10 min."""
     if 0 < seconds < 1:

@@ -68,11 +68,14 @@ def _explained(rule: Rule) -> Iterator[str]:
     yield f"{rule.id} ({rule.severity}: {MEANINGS[rule.severity]})"
     yield textwrap.fill(rule.summary, WIDTH)
     for heading, text in (("Why", rule.explanation), ("What to do", rule.remedy)):
-        yield ""
-        yield heading
-        yield textwrap.indent(textwrap.fill(text, WIDTH - 2), "  ")
+        yield from _headed(heading, textwrap.indent(textwrap.fill(text, WIDTH - 2), "  "))
     for heading, code in (("Before", rule.before), ("After", rule.after)):
         if code:
-            yield ""
-            yield heading
-            yield textwrap.indent(code, "    ")
+            yield from _headed(heading, textwrap.indent(code, "    "))
+    yield from _headed("Source", textwrap.indent(textwrap.fill(rule.source, WIDTH - 2), "  "))
+
+
+def _headed(heading: str, text: str) -> Iterator[str]:
+    yield ""
+    yield heading
+    yield text

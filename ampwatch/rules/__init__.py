@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ampwatch.rules import forward, gradients, levels, order, policy, scaled, skips
+from ampwatch.rules import (
+    aftermath,
+    collapse,
+    forward,
+    gradients,
+    growth,
+    levels,
+    nan,
+    order,
+    policy,
+    scaled,
+    skips,
+)
 from ampwatch.rules.finding import SEVERITIES, Finding, Rule
 
 RULES: tuple[Rule, ...] = (
@@ -10,8 +22,12 @@ RULES: tuple[Rule, ...] = (
     *order.RULES,
     *policy.RULES,
     *skips.RULES,
+    *growth.RULES,
+    *collapse.RULES,
     *levels.RULES,
     *forward.RULES,
+    *nan.RULES,
+    *aftermath.RULES,
     *gradients.RULES,
 )
 RULE_BY_ID = {rule.id: rule for rule in RULES}

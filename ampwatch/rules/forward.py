@@ -1,226 +1,115 @@
-"""Rules about inf and NaN that no scale can cure: from the data, the forward pass, or left over."""
+"""Rules about inf that is there before backward begins: from the data or from the forward pass."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from ampwatch.rules.finding import Finding, Rule
+from ampwatch.rules.finding import Finding, Rule, ending
+from ampwatch.rules.places import place_words
 from ampwatch.run import Run
 from ampwatch.run.fact_log import Seen
-from ampwatch.run.spans import Span
-from ampwatch.words import count_words
+from ampwatch.words import count_words, ordinal
 
-STALE_STEPS = 2
-"""One step that begins with an old inf may be a loop that clears gradients later on."""
-ORDER_FACTS = ("backward-after-unscale", "backward-in-step", "update-between", "unscaled-twice")
 EXPLAINED = (
     "nonfinite-input",
     "forward-overflow",
     "epsilon-underflow",
     "mask-overflow",
     "diverged",
+    "nonfinite-factor",
 )
 """Facts that say where inf or NaN in a loss came from."""
+MOST_STEPS = 8
 
 
-def _place(seen: Seen) -> str:
-    """Where, as the user's code names it: `div` after `encoder.norm`."""
-    operation, module, after = (seen.value(key) for key in ("op", "module", "after"))
-    text = f" in the operation {operation}" if operation else ""
-    if module:
-        return f"{text} of {module}"
-    return f"{text}, after {after}" if after else text
-
-
-def _told(run: Run, name: str, severity: str, fact: str, message: str) -> Finding:
-    seen = run.facts[fact]
-    return Finding(
-        name,
-        severity,
-        message,
-        seen.first,
-        seen.last,
-        seen.count,
-        module=seen.value("module") or seen.value("after"),
-        evidence={
-            "operation": seen.value("op"),
-            "dtype": seen.value("dtype"),
-            "largest_input": seen.value("largest"),
-            "rows": seen.value("rows"),
-        },
-    )
+def _told(run: Run, rule: str, seen: Seen, message: str) -> Finding:
+    """A finding from a fact about an operation, with the rhythm of the steps, if they have one."""
+    rhythm = run.bursts.rhythm(bad_losses=True)
+    evidence: dict[str, Any] = {
+        "operation": seen.value("op"),
+        "dtype": seen.value("dtype"),
+        "largest_input": seen.value("largest"),
+        "largest_finite_output": seen.value("output"),
+        "rows": seen.value("rows"),
+    }
+    if rhythm is not None:
+        message += f", at every {ordinal(rhythm.period)} step"
+        evidence["period"] = rhythm.period
+    module = seen.value("module") or seen.value("after")
+    return Finding.over(seen, rule, "error", message, module=module, **evidence)
 
 
 def _input(run: Run) -> Iterator[Finding]:
+    """The first value that is inf or NaN in the graph of a loss that is not finite was handed in,
+    and not computed: a tensor that the loop's own variables hold, where it can be found."""
     seen = run.facts.get("nonfinite-input")
     if seen is None:
         return
-    kind = seen.value("kind") or "inf or NaN"
     name = seen.value("name")
-    steps = ", ".join(str(step) for step, _ in seen.details[:8])
-    message = f"a batch already held {kind} before the model saw it"
+    steps = ", ".join(str(step) for step, _ in seen.details[:MOST_STEPS])
+    message = f"a batch already held {seen.value('kind') or 'inf or NaN'} before the model saw it"
     message += f" (the variable {name})" if name else ""
     message += (
         f", at step {steps}" if seen.count == 1 else f", in {count_words(seen.count, 'step')}"
     )
-    yield _told(run, "nonfinite-input", "error", "nonfinite-input", message)
+    yield _told(run, "nonfinite-input", seen, message)
 
 
 def _forward(run: Run) -> Iterator[Finding]:
+    """The first operation in the graph of a loss that is not finite whose result is inf although
+    its inputs are finite, in float16. Without such a trace, a loss that is inf itself."""
     seen = run.facts.get("forward-overflow")
     if seen is not None:
         largest = seen.value("largest")
-        message = f"the forward pass itself went beyond float16's 65504{_place(seen)}"
+        message = f"the forward pass itself went beyond float16's 65504{place_words(seen)}"
         message += f", whose largest input was {largest}" if largest else ""
         message += ": the scale has nothing to do with it"
-        yield _told(run, "forward-overflow", "error", "forward-overflow", message)
+        yield _told(run, "forward-overflow", seen, message)
         return
     if any(name in run.facts for name in (*EXPLAINED, "nan-born", "weights-nonfinite")):
         return
-    for dtype, _ in run.modes:
-        if dtype != "float16":
-            continue
-        for trends in run.trends.values():
-            span = trends.loss.infinite
-            if span is not None and trends.loss.first_bad != trends.loss.first_bad:
-                continue
-            if span is not None:
-                yield Finding(
-                    "forward-overflow",
-                    "error",
-                    f"the loss itself was inf in {count_words(span.count, 'step')}: the forward "
-                    "pass went beyond float16's 65504, and no scale can help",
-                    span.first,
-                    span.last,
-                    span.count,
-                )
-                return
-
-
-def _nan(run: Run) -> Iterator[Finding]:
-    seen = run.facts.get("nan-born")
-    if seen is not None:
-        message = f"inf or NaN arose{_place(seen)}"
-        dtype = seen.value("dtype")
-        message += f", computed in {dtype}" if dtype else ""
-        message += " from finite values within range: mathematics (0/0, log or sqrt), not overflow"
-        if seen.value("backward"):
-            message += "; it was in the backward pass, the loss was finite"
-        yield _told(run, "nan-not-overflow", "error", "nan-born", message)
-        return
-    if any(name in run.facts for name in EXPLAINED):
-        return
-    if any(trends.norm.explosion is not None for trends in run.trends.values()):
+    if not any(dtype == "float16" for dtype, _ in run.modes):
         return
     for trends in run.trends.values():
-        span = trends.loss.nan
-        if span is not None and trends.loss.first_bad != trends.loss.first_bad:
-            yield _nan_loss(span, "weights-nonfinite" in run.facts)
+        span, first = trends.loss.infinite, trends.loss.first_bad
+        if span is not None and first == first:
+            message = f"the loss itself was inf in {count_words(span.count, 'step')}: the forward "
+            message += "pass went beyond float16's 65504, and no scale can help"
+            yield Finding.over(span, "forward-overflow", "error", message)
             return
-        span = trends.gradients.nan_taken
-        if span is not None and all(dtype == "float32" for dtype, _ in run.modes):
-            yield Finding(
-                "nan-not-overflow",
-                "error",
-                f"the gradients were NaN beside a finite loss in {count_words(span.count, 'step')}"
-                ", all in float32: mathematics in the backward pass (sqrt or norm at 0, 0/0)",
-                span.first,
-                span.last,
-                span.count,
-                trends.gradients.tensor,
-            )
-            return
-    yield from _nan_gradients(run)
-
-
-def _nan_gradients(run: Run) -> Iterator[Finding]:
-    """Skips beside a finite loss that go on where no scaled gradient can overflow any more."""
-    if any(name in run.facts for name in ("stale-gradients", *ORDER_FACTS)):
-        return
-    for trends in run.trends.values():
-        span = trends.gradients.nan_skipped
-        if span is not None:
-            yield Finding(
-                "nan-not-overflow",
-                "error",
-                f"{count_words(span.count, 'step')} had NaN in the gradients beside a finite loss, "
-                "at scales so small that nothing overflows: mathematics in the backward pass "
-                "(sqrt or norm at 0, 0/0)",
-                span.first,
-                span.last,
-                span.count,
-                trends.gradients.tensor,
-            )
-            return
-
-
-def _nan_loss(span: Span, weights: bool) -> Finding:
-    message = f"the loss itself was NaN in {count_words(span.count, 'step')}"
-    message += ": weights were already inf or NaN" if weights else ""
-    message += ": no scale can help"
-    return Finding(
-        "nan-not-overflow", "error", message, span.first, span.last, span.count,
-        evidence={"weights_nonfinite": weights},
-    )  # fmt: skip
 
 
 def _epsilon(run: Run) -> Iterator[Finding]:
+    """A division, log or power of exactly 0 in float16, behind an addition of a constant or a
+    clamp that should have kept it away from 0."""
     seen = run.facts.get("epsilon-underflow")
     if seen is None:
         return
     constant = seen.value("constant")
     message = "a small constant"
     message += f" ({constant})" if constant else ""
-    message += f" is 0 in float16 where it should keep a value away from 0{_place(seen)}"
+    message += f" is 0 in float16 where it should keep a value away from 0{place_words(seen)}"
     message += ": the smallest number float16 can hold is 6e-08"
-    yield _told(run, "epsilon-underflow", "error", "epsilon-underflow", message)
+    yield _told(run, "epsilon-underflow", seen, message)
 
 
 def _mask(run: Run) -> Iterator[Finding]:
+    """A softmax with whole rows of NaN over scores that were finite before a mask was put on them;
+    or torch's own refusal to put such a constant into a float16 tensor."""
     seen = run.facts.get("mask-overflow")
-    error = None if run.end is None else run.end.error
+    error = ending(run)
     if seen is not None:
         rows = seen.value("rows")
         message = f"{rows} rows were" if rows and rows != "1" else "a whole row was"
-        message += f" masked with -inf{_place(seen)}, which gives NaN: a mask constant such as "
-        message += "-1e9 is -inf in float16"
-        yield _told(run, "mask-overflow", "error", "mask-overflow", message)
-    elif error is not None and "without overflow" in error and "Half" in error:
-        yield Finding(
-            "mask-overflow",
-            "error",
-            f"a constant beyond float16's range was put into a float16 tensor. torch says: {error}",
-            run.steps,
-            run.steps,
-            evidence={"error": error},
+        message += (
+            f" masked with -inf{place_words(seen)}, which gives NaN: a mask constant such as "
         )
-
-
-def _statistics(run: Run) -> Iterator[Finding]:
-    seen = run.facts.get("batchnorm-statistics")
-    if seen is None:
-        return
-    module = seen.value("module") or "a normalisation layer"
-    message = f"the running statistics of {module} hold inf or NaN since step {seen.first}: "
-    message += "training goes on, but evaluation gives NaN and the checkpoint is spoilt"
-    yield _told(run, "batchnorm-statistics", "error", "batchnorm-statistics", message)
-
-
-def _stale(run: Run) -> Iterator[Finding]:
-    seen = run.facts.get("stale-gradients")
-    if seen is None or seen.count < STALE_STEPS:
-        return
-    yield Finding(
-        "stale-gradients",
-        "error",
-        f"in {count_words(seen.count, 'step')} the gradients were inf or NaN before backward had "
-        "even begun: those of an earlier step are still there",
-        seen.first,
-        seen.last,
-        seen.count,
-        seen.value("tensor"),
-        evidence={"steps": seen.count},
-    )
+        message += "-1e9 is -inf in float16"
+        yield _told(run, "mask-overflow", seen, message)
+    elif error is not None and "without overflow" in error and "Half" in error:
+        message = "a constant beyond float16's range was put into a float16 tensor. torch says: "
+        yield Finding.at_the_end(run, "mask-overflow", "error", message + error, error=error)
 
 
 RULES = (
@@ -234,6 +123,8 @@ RULES = (
         "was not computed, it was handed in.",
         "Check the data at these steps: torch.isfinite(x).all(). Drop or repair such samples.",
         _input,
+        source="Reports of losses that are NaN because of the data: prs-eth/Marigold issue 111, "
+        "avalonstrel/GatedConvolution_pytorch issue 27.",
         before="loss = loss_fn(model(x), y)",
         after="if not torch.isfinite(x).all():\n    continue\nloss = loss_fn(model(x), y)",
     ),
@@ -248,21 +139,10 @@ RULES = (
         "Compute that layer in float32 (autocast with enabled=False around it) or train in "
         "bfloat16; smaller weights, a normalisation or a smaller factor help too.",
         _forward,
+        source="huggingface/transformers issues 5651, 11076 and 12225 (activations beyond 65504 "
+        "in fp16); IEEE 754 binary16.",
         before='with torch.autocast("cuda", torch.float16):\n    h = layer(x) * 3e4',
         after='with torch.autocast("cuda", torch.bfloat16):\n    h = layer(x) * 3e4',
-    ),
-    Rule(
-        "nan-not-overflow",
-        "error",
-        "NaN arose without an overflow (0/0, log, sqrt): no scale can cure it.",
-        "A 0/0, the log of a negative number, the gradient of sqrt at 0: such NaN comes in float32 "
-        "as well. The scaler takes it for an overflow and halves the scale. Recognised by the "
-        "first operation with a result that is not finite: its inputs are finite and far from the "
-        "end of their format. Without such a trace, by a loss that is NaN itself.",
-        "Guard the operation: clamp what goes into log and sqrt, add an epsilon to a divisor.",
-        _nan,
-        before="loss = torch.log(p).mean()",
-        after="loss = torch.log(p.clamp_min(1e-6)).mean()",
     ),
     Rule(
         "epsilon-underflow",
@@ -273,6 +153,8 @@ RULES = (
         "log or rsqrt of exactly 0 in float16 behind an added or clamped constant.",
         "Use a guard of at least 1e-4 in float16, or compute this part in float32.",
         _epsilon,
+        source="pytorch issues 32137 and 61954; derived: 2^-25 and below round to 0 in binary16 "
+        "(IEEE 754).",
         before="x / torch.sqrt(variance + 1e-8)",
         after="x / torch.sqrt(variance.float() + 1e-8)",
     ),
@@ -287,35 +169,8 @@ RULES = (
         "boolean mask for scaled_dot_product_attention, or softmax in float32; and do not mask "
         "whole rows.",
         _mask,
+        source="fairseq issue 3575, NVIDIA/apex issue 1105, huggingface/transformers PR 17306.",
         before="scores = scores + mask * -1e9",
         after="scores = scores.masked_fill(mask, -1e4)",
-    ),
-    Rule(
-        "batchnorm-statistics",
-        "error",
-        "Running statistics became inf or NaN: evaluation is broken although the weights are fine.",
-        "Batch norm updates its running mean and variance in the forward pass, before anybody "
-        "knows that the step will be skipped. A skipped step protects weights only (pytorch issues "
-        "88474 and 115500). Recognised by looking at these buffers after a skipped step.",
-        "Load the buffers of an earlier checkpoint or call reset_running_stats(); keep batches "
-        "that overflow out of the model, or the layer in front in float32.",
-        _statistics,
-    ),
-    Rule(
-        "stale-gradients",
-        "error",
-        "An inf or NaN of an earlier step is still in .grad: gradients are never cleared.",
-        "backward() adds to .grad. Once it holds inf, it holds inf for ever, every later step is "
-        "skipped and the scale falls to 0, on clean data. Recognised after a skip: the gradient "
-        "is not finite before the next backward pass has begun, in step after step.",
-        "Call optimizer.zero_grad() in every step, also in those that are skipped.",
-        _stale,
-        before="scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
-        after=(
-            "optimizer.zero_grad()\n"
-            "scaler.scale(loss).backward()\n"
-            "scaler.step(optimizer)\n"
-            "scaler.update()"
-        ),
     ),
 )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from typing import Any
 
+from ampwatch.formats import FLOAT16
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.run import Run
+from ampwatch.run.ranges import Fit, fit, spread_of
+from ampwatch.run.spans import Span
 from ampwatch.words import count_words, number_words, scale_words, share_words
 
 STATIC_SKIPS = 5
 STATIC_SHARE = 0.5
 """A fixed scale at which most steps overflow; a few may be one bad stretch of data."""
-PROBES_COST = 1 / 50
-"""torch's interval of 2000 costs a step in 2000; more than one in 50 is felt."""
-FEWEST_PROBES = 3
 RUNAWAY_SCALE = 2.0**30
 """float16's smallest number times this is 64: no gradient needs more. torch's issue 98828 had to
 keep the scale from becoming inf."""
@@ -23,50 +23,64 @@ BELOW_ONE_STEPS = 5
 NEVER = 100_000
 """A growth interval that is as good as none."""
 LOST_SHARE = 0.05
+"""Of all gradient values: less than one in twenty does little harm."""
 SPARE_DOUBLINGS = 3.0
 """Headroom that a scale may leave unused: growth by doubling keeps one or two in reserve."""
+RESERVE = 1
+"""Doublings kept in reserve by the scale that is named as the best one: the next batch may have
+larger gradients, and those of activations may be larger than those of parameters."""
 
 
 def _too_high(run: Run) -> Iterator[Finding]:
-    levels = run.levels
-    held = levels.held_skips
+    """Skips after which the scale is the same as before (or hardly lower), on at least half of the
+    steps since the first of them."""
+    held = run.levels.held_skips
     tally = run.bursts.tally("static")
-    if held is None or tally is None or held.count < STATIC_SKIPS:
+    if tally is None or tally.first is None or tally.last is None:
         return
-    steps = run.steps - (tally.first or 0)
-    if held.count < STATIC_SHARE * steps:
+    skips = max(tally.skips, 0 if held is None else held.count)
+    steps = run.steps - tally.first
+    if skips < STATIC_SKIPS or skips < STATIC_SHARE * steps:
         return
     scale = None if tally.worst is None else tally.worst.scale_before
-    best = _best_scale(run)
-    skips = max(tally.skips, held.count)
-    message = f"{count_words(skips, 'step')} of {steps:,} overflowed at a scale of "
-    message += f"{scale_words(scale)} that stays as it is"
-    if best is not None and scale is not None and best < scale:
-        message += f"; the gradients that were finite would fit at {scale_words(best)}"
-    yield Finding(
-        "static-scale-too-high",
-        "error",
-        message,
-        tally.first,
-        tally.last,
-        skips,
-        evidence={"scale": scale, "steps": steps, "best_scale": best},
-    )
+    best = best_scale(run)
+    if best is not None and scale is not None and best >= scale:
+        best = None  # of batches smaller than those that overflow
+    message = f"{count_words(skips, 'step')} of {steps:,} ({share_words(skips, steps)}) overflowed "
+    message += f"at a scale of {scale_words(scale)} that stays as it is"
+    if best is not None:
+        message += f"; {scale_words(best)} would have fitted those that did not overflow before"
+    else:
+        message += "; which scale would fit is not known before one step does: one that adapts "
+        message += "finds it within a few skips"
+    yield Finding.over(
+        Span(skips, tally.first, tally.last), "static-scale-too-high", "error", message,
+        scale=scale, steps=steps, steps_lost=skips, best_scale=best,
+    )  # fmt: skip
 
 
-def _best_scale(run: Run) -> float | None:
-    """The power of two that brings the largest gradient that was seen just below float16's end."""
-    stats = run.tensors
-    if stats is None:
+def _gradients_fit(run: Run) -> Fit | None:
+    """How the gradients of the latest detail step without inf and NaN fit float16."""
+    stats = run.finite_tensors
+    spread = None if stats is None else spread_of(stats)
+    return None if stats is None or spread is None else fit(spread, FLOAT16, stats.scale)
+
+
+def best_scale(run: Run) -> float | None:
+    """The largest power of two that loses nothing at the top, less a doubling in reserve; no less
+    than what lifts the smallest gradient that is known into float16."""
+    told = _gradients_fit(run)
+    if told is None or told.highest is None:
         return None
-    finite = [each for each in stats.max if math.isfinite(each) and each > 0]
-    finite += [2.0 ** (row.first + len(row.counts)) for row in stats.exponents if row.counts]
-    if not finite:
-        return None
-    return 2.0 ** math.floor(math.log2(65504.0 / max(finite)) - 1)
+    power = told.highest - RESERVE
+    if told.lowest is not None and told.lossless:
+        power = max(power, told.lowest)
+    return 2.0**power
 
 
 def _too_low(run: Run) -> Iterator[Finding]:
+    """A growth counter that stands still (or an interval nobody lives to see), gradient values
+    flushed at detail steps, and room: log2(65504 / largest scaled gradient) doublings of it."""
     gradients, levels = run.gradients, run.levels
     flushed = gradients.flushed.get(LOST_SHARE)
     if flushed is None or levels.held_skips is not None:
@@ -74,91 +88,59 @@ def _too_low(run: Run) -> Iterator[Finding]:
     interval = run.scale.growth_interval or 0
     if not (levels.static or interval >= NEVER or run.scale.growth_factor <= 1.0):
         return
-    room = gradients.headroom
-    if room is not None and room < SPARE_DOUBLINGS:
+    room, last = gradients.headroom, run.last
+    if (room is not None and room < SPARE_DOUBLINGS) or last is None or last.scale is None:
         return
-    last = run.last
-    if last is None or last.scale is None:
-        return
-    best = _best_scale(run)
-    yield Finding(
-        "static-scale-too-low",
-        "warning",
-        f"{gradients.share:.0%} of the gradient values are flushed to 0 at a scale of "
-        f"{scale_words(last.scale)} that does not grow"
-        + ("" if room is None else f", with room for {room:.0f} more doublings")
-        + ("" if best is None else f": {scale_words(best)} would still fit"),
-        flushed.first,
-        flushed.last,
-        flushed.count,
-        evidence={
-            "scale": last.scale,
-            "share_zero": gradients.share,
-            "headroom": gradients.headroom,
-            "best_scale": best,
-        },
-    )
+    best = best_scale(run)
+    message = f"up to {gradients.share:.0%} of the gradient values are flushed to 0 at a scale of "
+    message += f"{scale_words(last.scale)} that does not grow"
+    if room is not None:
+        message += f", with room for {room:.0f} more doublings"
+    if best is not None and best > last.scale:
+        message += f": {scale_words(best)} would still fit"
+    yield Finding.over(
+        flushed, "static-scale-too-low", "warning", message,
+        scale=last.scale, share_zero=gradients.share, headroom=room, best_scale=best,
+        **_lossless_range(run),
+    )  # fmt: skip
 
 
-def _interval(run: Run) -> Iterator[Finding]:
-    tally = run.bursts.tally("probe")
-    interval = run.scale.growth_interval
-    if tally is None or tally.first is None or tally.bursts < FEWEST_PROBES:
-        return
-    steps = run.steps - max(0, tally.first - (interval or 0))
-    if tally.skips <= PROBES_COST * steps:
-        return
-    yield Finding(
-        "growth-interval-too-short",
-        "warning",
-        f"{count_words(tally.skips, 'step')} of {steps:,} ({share_words(tally.skips, steps)}) were "
-        "lost to trying a larger scale"
-        + ("" if interval is None else f" every {count_words(interval, 'clean step')}"),
-        tally.first,
-        tally.last,
-        tally.skips,
-        evidence={"growth_interval": interval, "share": tally.skips / steps},
-    )
+def _lossless_range(run: Run) -> dict[str, Any]:
+    """The scales that would lose none of the gradients that are known, as evidence."""
+    told = _gradients_fit(run)
+    if told is None or told.lowest is None or told.highest is None or not told.lossless:
+        return {}
+    return {"smallest_scale": 2.0**told.lowest, "largest_scale": 2.0**told.highest}
 
 
 def _runaway(run: Run) -> Iterator[Finding]:
+    """A scale that has grown beyond 2^30 with no overflow since. Derived: 2^-24, float16's smallest
+    number, times 2^30 is 64, so a larger one lifts nothing."""
     grown = run.levels.grown_to
     last = run.last
     if grown is None or grown < RUNAWAY_SCALE or last is None or last.dtype == "bfloat16":
         return
     norm = last.grad_norm
-    yield Finding(
-        "scale-runaway",
-        "warning",
-        f"the scale has grown to {scale_words(grown)} and nothing overflows: "
-        + (
-            f"the gradients are tiny (norm {number_words(norm)})"
-            if norm
-            else "the gradients are zero"
-        )
-        + ("" if last.dtype == "float16" else ", and nothing is computed in float16"),
-        run.levels.grown_step,
-        last.step,
-        1,
-        evidence={"scale": grown, "grad_norm": norm, "dtype": last.dtype},
-    )
+    size = f"tiny (norm {number_words(norm)})" if norm else "zero"
+    message = f"the scale has grown to {scale_words(grown)} and nothing overflows: the gradients "
+    message += f"are {size}"
+    message += "" if last.dtype == "float16" else ", and nothing is computed in float16"
+    yield Finding.over(
+        Span(1, run.levels.grown_step, run.levels.grown_step), "scale-runaway", "warning", message,
+        scale=grown, grad_norm=norm, dtype=last.dtype,
+    )  # fmt: skip
 
 
 def _below_one(run: Run) -> Iterator[Finding]:
+    """Steps that were taken at a scale below 1, apart from those beside skips, when it is still
+    falling, and those after losses that were inf or NaN, which brought it down."""
     span = run.levels.below_one
     if span is None or span.count < BELOW_ONE_STEPS:
         return
     lowest = run.levels.lowest_taken
-    yield Finding(
-        "scale-below-one",
-        "warning",
-        f"{count_words(span.count, 'step')} taken with a scale below 1 (down to "
-        f"{scale_words(lowest)}): gradients overflow float16 even without any scaling",
-        span.first,
-        span.last,
-        span.count,
-        evidence={"scale": lowest},
-    )
+    message = f"{count_words(span.count, 'step')} taken with a scale below 1 (down to "
+    message += f"{scale_words(lowest)}): gradients overflow float16 even without any scaling"
+    yield Finding.over(span, "scale-below-one", "warning", message, scale=lowest)
 
 
 RULES = (
@@ -173,6 +155,8 @@ RULES = (
         "Let the scaler adapt: call update() without an argument. Or fix the scale at the value "
         "named here.",
         _too_high,
+        source="Micikevicius et al., Mixed Precision Training, 2018, section 3.2 (choosing a "
+        "constant factor: below the value at which the largest gradient overflows).",
         before="scaler.update(new_scale=2.0**22)",
         after="scaler.update()",
     ),
@@ -185,19 +169,10 @@ RULES = (
         "Recognised at detail steps, where the growth counter stands still or the scale is static.",
         "Let the scaler adapt, or fix the scale at the value named here.",
         _too_low,
+        source="Micikevicius et al., Mixed Precision Training, 2018, section 3.2 and figure 3 "
+        "(gradients below 2^-24 become zero).",
         before="scaler = GradScaler(init_scale=1.0, growth_interval=10**9)",
         after="scaler = GradScaler()",
-    ),
-    Rule(
-        "growth-interval-too-short",
-        "warning",
-        "Skips by growth cost more than about 1 step in 50.",
-        "Each time the scale grows one step too far, a step is lost. With growth_interval n that "
-        "is about one step in n, for ever.",
-        "Raise growth_interval; torch's default is 2000.",
-        _interval,
-        before="scaler = GradScaler(growth_interval=20)",
-        after="scaler = GradScaler(growth_interval=2000)",
     ),
     Rule(
         "scale-runaway",
@@ -207,8 +182,12 @@ RULES = (
         "can overflow: the gradients are zero, the loss is tiny, or backward does not run in "
         "float16 at all. At 2^127 the scale itself is at the end of float32 (pytorch issue 98828).",
         "Ask whether a scaler is needed here; look whether the loss is what you mean it to be, "
-        "and whether its gradients reach the parameters.",
+        "and whether its gradients reach the parameters. In float32 leave the scaler out.",
         _runaway,
+        source="pytorch issue 98828 and the fix of it; the bound of 2^30 is derived from "
+        "float16's range.",
+        before="loss = F.mse_loss(model(x), y) * 1e-12\nscaler.scale(loss).backward()",
+        after="loss = F.mse_loss(model(x), y)\nscaler.scale(loss).backward()",
     ),
     Rule(
         "scale-below-one",
@@ -219,5 +198,9 @@ RULES = (
         "wider range (pytorch issues 99640 and 96755).",
         "Train in bfloat16, or keep the layers with the largest gradients in float32.",
         _below_one,
+        source="pytorch issues 99640 and 96755; torch.amp documentation, Gradient Scaling (a "
+        "scale below 1 is a sign of a model that needs another format).",
+        before='with torch.autocast("cuda", torch.float16):\n    loss = loss_fn(model(x), y)',
+        after='with torch.autocast("cuda", torch.bfloat16):\n    loss = loss_fn(model(x), y)',
     ),
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from ampwatch.rules.finding import Finding, Rule
+from ampwatch.rules.finding import Finding, Rule, ending
 from ampwatch.run import Run
-from ampwatch.run.fact_log import Seen
+from ampwatch.run.spans import Span
 from ampwatch.words import count_words
 
 ORDER_ERRORS = {
@@ -29,6 +30,10 @@ ORDER_ERRORS = {
     "Attempted update but _scale is None": (
         "scaler.update() was called before any scaler.scale(loss): nothing was scaled yet"
     ),
+    "Attempted step but _scale is None": (
+        "scaler.step() was called before any scaler.scale(loss): backward ran on a loss that was "
+        "not scaled"
+    ),
     "Attempted unscale_ but _scale is None": (
         "scaler.unscale_() was called before any scaler.scale(loss): after a restart as well, the "
         "scale exists only from the first scale() on"
@@ -41,79 +46,84 @@ ORDER_ERRORS = {
 """What torch.amp.GradScaler says (torch/amp/grad_scaler.py), and which call is missing."""
 
 
-def _fact(run: Run, name: str) -> Seen | None:
-    return run.facts.get(name)
+SIGNS = {
+    "backward-after-unscale": (
+        "a backward pass ran between unscale_() and step(): its scaled gradients were added to "
+        "unscaled ones"
+    ),
+    "unscaled-twice": (
+        "gradients were divided by the scale twice: update() came between unscale_() and step()"
+    ),
+    "backward-in-step": (
+        "a backward pass ran inside scaler.step() (a closure): its gradients are neither unscaled "
+        "nor checked"
+    ),
+    "update-between": (
+        "update() came between a backward pass and the step that used its gradients"
+    ),
+    "order-refused": "torch refused a call",
+}
+"""Facts of the ledger, and what they say."""
 
 
 def _in_autocast(fact: str, what: str, rule: str, run: Run) -> Iterator[Finding]:
-    seen = _fact(run, fact)
-    if seen is None:
-        return
-    yield Finding(
-        rule,
-        "warning",
-        f"{what} inside the autocast block in {count_words(seen.count, 'step')}",
-        seen.first,
-        seen.last,
-        seen.count,
-        evidence={"steps": seen.count},
-    )
+    seen = run.facts.get(fact)
+    if seen is not None:
+        steps = count_words(seen.count, "step")
+        message = f"{what} inside the autocast block in {steps}"
+        yield Finding.over(seen, rule, "warning", message, steps=seen.count)
 
 
 def _backward_in_autocast(run: Run) -> Iterator[Finding]:
+    """From torch's own flag, read as the backward pass begins."""
     return _in_autocast("backward-in-autocast", "backward ran", "backward-in-autocast", run)
 
 
 def _step_in_autocast(run: Run) -> Iterator[Finding]:
+    """From torch's own flag, read as the optimizer's step begins."""
     return _in_autocast("step-in-autocast", "the optimizer stepped", "step-in-autocast", run)
 
 
 def _call_order(run: Run) -> Iterator[Finding]:
+    """From the ledger, which notes the scale at each backward pass and compares it with the one
+    that unscales; and from torch's own errors, which the finding explains."""
     messages: list[str] = []
-    steps: list[int] = []
-    count = 0
-    evidence: dict[str, object] = {}
-    for name, words in (
-        ("backward-after-unscale", "a backward pass ran between unscale_() and step(): its scaled "
-         "gradients were added to unscaled ones and are not unscaled any more"),
-        ("backward-in-step", "a backward pass ran inside scaler.step() (a closure): its gradients "
-         "are neither unscaled nor checked"),
-        ("unscaled-twice", "gradients were unscaled a second time: update() came between unscale_() "
-         "and step()"),
-        ("update-between", "update() came between a backward pass and the step that used its "
-         "gradients, which may change the scale in between"),
-        ("order-refused", "torch refused a call"),
-    ):  # fmt: skip
-        seen = _fact(run, name)
+    span: Span | None = None
+    evidence: dict[str, Any] = {}
+    for name, words in SIGNS.items():
+        seen = run.facts.get(name)
         if seen is None:
             continue
-        text = words
-        factor, error = seen.value("factor"), seen.value("error")
-        if factor is not None:
+        told = seen.value("error")
+        text = f"{words}: {_order_words(told) or told}" if told is not None else words
+        if name == "update-between":
+            factor, text = _factor([each.get("factor") for _, each in seen.details], words)
             evidence["factor"] = factor
-            text += f": they were {factor} times too large"
-        if error is not None:
-            text += f": {_order_words(error) or error}"
         messages.append(f"{text} ({count_words(seen.count, 'step')})")
-        steps += [seen.first, seen.last]
-        count += seen.count
-    error = None if run.end is None else run.end.error
-    words_of_torch = None if error is None else _order_words(error)
-    if error is not None and words_of_torch is not None:
-        messages.append(f"{words_of_torch}. torch says: {error}")
-        steps.append(run.steps)
-        count += 1
+        span = _joined(span, Span(seen.count, seen.first, seen.last))
+    error = ending(run)
+    explained = None if error is None else _order_words(error)
+    if explained is not None:
+        messages.append(f"{explained}. torch says: {error}")
+        span = _joined(span, Span(1, run.steps, run.steps))
         evidence["error"] = error
-    if messages:
-        yield Finding(
-            "scaler-call-order",
-            "error",
-            "; ".join(messages),
-            min(steps),
-            max(steps),
-            count,
-            evidence=evidence,
-        )
+    if span is not None:
+        yield Finding.over(span, "scaler-call-order", "error", "; ".join(messages), **evidence)
+
+
+def _factor(factors: list[str | None], words: str) -> tuple[float | None, str]:
+    """By how much gradients were wrong: the first factor that is not 1."""
+    known = [float(factor) for factor in factors if factor is not None]
+    wrong = next((factor for factor in known if factor != 1), None)
+    if wrong is None:
+        return 1.0, f"{words}; the scale happened to stay the same, so no harm was done yet"
+    return wrong, f"{words}: the scale had changed, and they were {wrong:g} times too large"
+
+
+def _joined(one: Span | None, other: Span) -> Span:
+    if one is None:
+        return other
+    return Span(one.count + other.count, min(one.first, other.first), max(one.last, other.last))
 
 
 def _order_words(error: str) -> str | None:
@@ -130,6 +140,8 @@ RULES = (
         "documentation: 'Backward passes under autocast are not recommended').",
         "Let the autocast block end after the loss; call backward outside it.",
         _backward_in_autocast,
+        source="torch.amp documentation, Autocasting: 'Backward passes under autocast are not "
+        "recommended'.",
         before=(
             'with torch.autocast("cuda", torch.float16):\n'
             "    loss = loss_fn(model(x), y)\n"
@@ -149,6 +161,8 @@ RULES = (
         "operations may run in half precision, and small updates are lost.",
         "Move scaler.step(optimizer), or optimizer.step(), out of the autocast block.",
         _step_in_autocast,
+        source="torch.amp documentation, Autocasting: autocast should wrap only the forward pass "
+        "and the loss computation.",
         before=(
             'with torch.autocast("cuda", torch.float16):\n'
             "    loss = loss_fn(model(x), y)\n"
@@ -172,8 +186,11 @@ RULES = (
         "and unscaled with another are wrong by the ratio of the two; gradients added after "
         "unscale_ are wrong by the scale. Recognised by a ledger of these calls, each with the "
         "scale in force, and by torch's own errors.",
-        "Call scaler.update() exactly once a step, after the last scaler.step().",
+        "Call scaler.update() exactly once a step, after the last scaler.step(); unscale_ once, "
+        "after the last backward pass of the step.",
         _call_order,
+        source="torch's AMP examples, Working with Multiple Models, Losses, and Optimizers; "
+        "torch/amp/grad_scaler.py for the messages.",
         before=(
             "scaler.scale(loss_a).backward()\n"
             "scaler.scale(loss_b).backward()\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.run import Run
 from ampwatch.run.spans import Span
-from ampwatch.words import count_words
+from ampwatch.words import count_words, share_words
 
 ZERO_SHARE = 0.5
 """From half of the gradient values on, lack of a scaler is what keeps the model from learning."""
@@ -20,6 +20,8 @@ EVERY_STEP = 4
 
 
 def _no_scaler(run: Run) -> Iterator[Finding]:
+    """Steps whose autocast region lowered to float16, with no scaler or one that is off; how much
+    of the gradients was flushed because of it makes it a warning or an error."""
     spans = [
         (mode, span)
         for (dtype, mode), span in run.modes.items()
@@ -33,88 +35,83 @@ def _no_scaler(run: Run) -> Iterator[Finding]:
     bad = share >= ZERO_SHARE
     message = f"{count_words(steps, 'step')} went back through float16 "
     message += "with a scaler that is switched off" if off else "without a GradScaler"
-    if bad:
-        message += f"; {share:.0%} of the gradient values were flushed to 0"
-    yield Finding(
-        "fp16-without-scaler",
-        "error" if bad else "warning",
-        message,
-        min(span.first for _, span in spans),
-        max(span.last for _, span in spans),
-        steps,
-        evidence={"share_zero": share},
-    )
+    if share:
+        message += f"; up to {share:.0%} of the gradient values were flushed to 0"
+    first, last = min(span.first for _, span in spans), max(span.last for _, span in spans)
+    yield Finding.over(
+        Span(steps, first, last), "fp16-without-scaler", "error" if bad else "warning", message,
+        share_zero=share,
+    )  # fmt: skip
 
 
 def _disabled(run: Run) -> Iterator[Finding]:
+    """A scaler that was made with ``enabled=True`` and is off once it is made."""
     seen = run.facts.get("scaler-disabled")
     if seen is None:
         return
     device = seen.value("device")
-    yield Finding(
-        "scaler-disabled",
-        "warning",
-        "a GradScaler was asked for"
-        + (f" on {device}" if device else "")
-        + ", but there is no such device here, so torch made one that does nothing",
-        seen.first,
-        seen.last,
-        seen.count,
-        evidence={"device": device},
-    )
+    message = "a GradScaler was asked for"
+    message += f" on {device}" if device else ""
+    message += ", but there is no such device here, so torch made one that does nothing"
+    yield Finding.over(seen, "scaler-disabled", "warning", message, device=device)
 
 
 def _recreated(run: Run) -> Iterator[Finding]:
+    """From the ledger: parameters that one scaler has stepped are stepped by another."""
     seen = run.facts.get("new-scaler")
     if seen is None or seen.count < NEW_SCALERS:
         return
     skips = run.bursts.tally("settling")
-    paid = "" if skips is None else f"; settling cost {count_words(skips.skips, 'step')} in all"
-    yield Finding(
-        "scaler-recreated",
-        "warning",
-        f"a new GradScaler took over {seen.count} times, the first time at step {seen.first}: "
-        f"what the one before had learned of the scale was thrown away{paid}",
-        seen.first,
-        seen.last,
-        seen.count,
-        evidence={"scalers": seen.count + 1},
+    lost = 0 if skips is None else skips.skips
+    message = f"a new GradScaler took over {seen.count} times, the first time at step "
+    message += f"{seen.first}: what the one before had learned of the scale was thrown away"
+    if lost:
+        message += f"; looking for it again and again cost {count_words(lost, 'step')} "
+        message += f"({share_words(lost, run.steps)}) in all"
+    yield Finding.over(
+        seen, "scaler-recreated", "warning", message, scalers=seen.count + 1, steps_lost=lost
     )
 
 
 def _not_restored(run: Run) -> Iterator[Finding]:
+    """An optimizer with a history (its count of steps, its momentum, or a state that was loaded
+    into it) meets at its first step here a scaler that has none."""
     seen = run.facts.get("resumed-without-scaler-state")
     if seen is None:
         return
-    yield Finding(
-        "scaler-state-not-restored",
-        "warning",
-        "the optimizer's state was restored and the scaler's was not: the scale is back at its "
-        "initial value and has to find its level again",
-        seen.first,
-        seen.last,
-        seen.count,
-        evidence={"optimizer_steps": seen.value("steps")},
-    )
+    skips = run.bursts.tally("settling")
+    lost = 0 if skips is None else skips.skips
+    message = "the optimizer's state was restored and the scaler's was not: the scale is back at "
+    message += "its initial value and has to find its level again"
+    message += f", which cost {count_words(lost, 'step')}" if lost else ""
+    yield Finding.over(
+        seen, "scaler-state-not-restored", "warning", message,
+        optimizer_steps=seen.value("steps"), steps_lost=lost,
+    )  # fmt: skip
 
 
 def _deprecated(run: Run) -> Iterator[Finding]:
+    """From the class of a scaler or of an autocast region."""
     seen = run.facts.get("deprecated-api")
     if seen is None:
         return
     names = sorted({each["name"] for _, each in seen.details if "name" in each})
-    yield Finding(
-        "deprecated-amp-api",
-        "info",
-        f"{' and '.join(names) or 'an old name of torch.amp'} in use: it works, and warns",
-        seen.first,
-        seen.last,
-        seen.count,
-        evidence={"names": names},
-    )
+    message = f"{' and '.join(names) or 'an old name of torch.amp'} in use: it works, and warns"
+    yield Finding.over(seen, "deprecated-amp-api", "info", message, names=names)
+
+
+def _bf16_with_scaler(run: Run) -> Iterator[Finding]:
+    """Steps whose autocast region lowered to bfloat16, under a scaler that is on."""
+    span = run.modes.get(("bfloat16", "dynamic"))
+    if span is not None:
+        message = f"{count_words(span.count, 'step')} in bfloat16 with the scaler on: harmless, "
+        message += "and useless"
+        yield Finding.over(span, "bf16-with-scaler", "info", message, steps=span.count)
 
 
 def _schedule(run: Run) -> Iterator[Finding]:
+    """The learning rate of the step after a skipped one is another; and the schedule is one that
+    moves at every step, so that a new epoch is not taken for it."""
     moved: Span | None = None
     for trends in run.trends.values():
         rate = trends.rate
@@ -125,18 +122,10 @@ def _schedule(run: Run) -> Iterator[Finding]:
         if often or rate.most_in_a_row >= EVERY_STEP:
             moved = span
             break
-    if moved is None:
-        return
-    yield Finding(
-        "schedule-on-skipped-step",
-        "warning",
-        f"the learning-rate schedule moved on at {count_words(moved.count, 'step')} that the "
-        "scaler skipped: it runs ahead of the optimizer",
-        moved.first,
-        moved.last,
-        moved.count,
-        evidence={"steps": moved.count},
-    )
+    if moved is not None:
+        message = f"the learning-rate schedule moved on at {count_words(moved.count, 'step')} that "
+        message += "the scaler skipped: it runs ahead of the optimizer"
+        yield Finding.over(moved, "schedule-on-skipped-step", "warning", message, steps=moved.count)
 
 
 RULES = (
@@ -151,6 +140,7 @@ RULES = (
         "all gradient values were flushed.",
         "Use a GradScaler, or bfloat16, which has float32's range and needs none.",
         _no_scaler,
+        source="Micikevicius et al., Mixed Precision Training, 2018, section 3.2 (loss scaling).",
         before=(
             'with torch.autocast("cuda", torch.float16):\n'
             "    loss = loss_fn(model(x), y)\n"
@@ -173,6 +163,7 @@ RULES = (
         "gives the loss back as it is, step() is the optimizer's own.",
         "Name the device that is used: torch.amp.GradScaler(device.type).",
         _disabled,
+        source="torch/amp/grad_scaler.py: GradScaler.__init__ warns and goes on disabled.",
         before='scaler = torch.amp.GradScaler("cuda")',
         after="scaler = torch.amp.GradScaler(device.type)",
     ),
@@ -185,6 +176,8 @@ RULES = (
         "steps the same parameters: it was another one before, at least twice.",
         "Make the scaler once, before the first epoch.",
         _recreated,
+        source="torch.amp documentation: one GradScaler for the whole run (Typical Mixed "
+        "Precision Training).",
         before=(
             "for epoch in range(epochs):\n"
             "    scaler = torch.amp.GradScaler()\n"
@@ -204,9 +197,12 @@ RULES = (
         "Training resumed with the scale back at its initial value.",
         "A checkpoint without the scaler's state makes the resumed run look for its scale again: "
         "a burst of skips, and results that differ from the uninterrupted run. Recognised where "
-        "the optimizer arrives with a history at its first step and the scaler has none.",
+        "the optimizer arrives with a history at its first step, or its state was loaded, and the "
+        "scaler has none.",
         "Save scaler.state_dict() with the model's and the optimizer's, and load it again.",
         _not_restored,
+        source="torch's AMP recipe, Saving/Resuming; torch.amp documentation, "
+        "GradScaler.state_dict.",
         before="model.load_state_dict(saved['model'])\noptimizer.load_state_dict(saved['opt'])",
         after=(
             "model.load_state_dict(saved['model'])\n"
@@ -221,8 +217,34 @@ RULES = (
         "torch.amp has taken their place; the old ones are the same classes with a warning.",
         'Use torch.amp.autocast("cuda", ...) and torch.amp.GradScaler("cuda").',
         _deprecated,
+        source="torch.amp documentation: torch.cuda.amp and torch.cpu.amp are deprecated.",
         before="scaler = torch.cuda.amp.GradScaler()",
         after='scaler = torch.amp.GradScaler("cuda")',
+    ),
+    Rule(
+        "bf16-with-scaler",
+        "info",
+        "bfloat16 with an enabled scaler.",
+        "bfloat16 has the range of float32, so gradients neither overflow nor vanish for want of "
+        "range, and a loss scale gains nothing.",
+        "Leave the scaler out: GradScaler(enabled=False), or none at all.",
+        _bf16_with_scaler,
+        source="Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019: no loss "
+        "scaling is needed.",
+        before=(
+            "scaler = torch.amp.GradScaler()\n"
+            'with torch.autocast("cuda", torch.bfloat16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "scaler.scale(loss).backward()\n"
+            "scaler.step(optimizer)\n"
+            "scaler.update()"
+        ),
+        after=(
+            'with torch.autocast("cuda", torch.bfloat16):\n'
+            "    loss = loss_fn(model(x), y)\n"
+            "loss.backward()\n"
+            "optimizer.step()"
+        ),
     ),
     Rule(
         "schedule-on-skipped-step",
@@ -234,6 +256,8 @@ RULES = (
         "Step the schedule only when the optimizer stepped: compare the scale before and after "
         "update(), a smaller one means a skip.",
         _schedule,
+        source="torch.amp documentation, GradScaler.step: a skipped step does not run "
+        "optimizer.step(); the order of scheduler.step() in torch.optim's documentation.",
         before="scaler.step(optimizer)\nscaler.update()\nscheduler.step()",
         after=(
             "scale = scaler.get_scale()\n"

@@ -1,131 +1,149 @@
-"""Rules about skipped steps: which of them are the normal rhythm, and when it is a collapse."""
+"""Rules about skips that are part of how loss scaling works: they are told, with their price, so
+that nobody worries about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ampwatch.rules.collapse import collapsed
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.run import Run
-from ampwatch.run.bursts import LONE_SKIPS, Burst
-from ampwatch.words import count_words, number_words, scale_words
-
-COLLAPSE_SKIPS = 8
-"""A scale that worked loses a factor of 256 in 8 skips: more than a bad batch explains."""
-SETTLING_SKIPS = 20
-"""A new scale may have far to fall: torch starts at 2^16, so 20 skips lead below 1."""
-SETTLED_SCALE = 1.0
-"""Down to here a new scale may look for its level; below, fp16 has nothing to gain from it."""
+from ampwatch.run.bursts import LONE_SKIPS
+from ampwatch.run.rhythm import Rhythm
+from ampwatch.run.spans import Span
+from ampwatch.words import count_words, ordinal, scale_words, share_words
 
 
 def _settling(run: Run) -> Iterator[Finding]:
+    """Skips of a scale that is new and has not been without an overflow for ten steps in a row,
+    or that grew far too large by hand; and skips at every n-th step that came to an end, when the
+    scale had fallen far enough for the heaviest steps."""
     tally = run.bursts.tally("settling")
+    rhythm = run.bursts.rhythm()
+    ended = rhythm if rhythm is not None and fitted(run, rhythm) else None
     if tally is None or tally.worst is None:
+        if ended is not None:
+            yield _fitting(run, ended)
         return
     worst = tally.worst
-    if _collapsed(worst):
+    if collapsed(worst):
         return
     fall = ""
     if worst.scale_before is not None and worst.scale_after is not None:
-        fall = f": the scale went from {scale_words(worst.scale_before)} to "
+        fall = f": it went from {scale_words(worst.scale_before)} to "
         fall += scale_words(worst.scale_after)
+    skips = tally.skips
+    last = tally.last
+    if ended is not None:
+        late = [skip for skip in run.bursts.recent if ended.holds(skip.step)]
+        skips += sum(skip.kind != "settling" for skip in late)
+        last = max(ended.last, last or 0)
+        fall += f", and lower still for every {ordinal(ended.period)} step"
     yield Finding(
         "scale-settling",
         "info",
-        f"{count_words(tally.skips, 'step')} skipped while the scale found its level{fall}",
+        f"{count_words(skips, 'step')} skipped while the scale found its level{fall}. "
+        f"{_price(run, skips)}, which is normal",
         tally.first,
-        tally.last,
-        tally.skips,
-        evidence={"bursts": tally.bursts, "scale": worst.scale_after},
-    )
-
-
-def _growth_probe(run: Run) -> Iterator[Finding]:
-    tally = run.bursts.tally("probe")
-    if tally is None:
-        return
-    interval = run.scale.growth_interval
-    rhythm = "" if interval is None else f"; it grows after {count_words(interval, 'clean step')}"
-    yield Finding(
-        "growth-probe-skip",
-        "info",
-        f"{count_words(tally.skips, 'step')} skipped because the scale had grown too far{rhythm}",
-        tally.first,
-        tally.last,
-        tally.skips,
-        evidence={"steps": list(tally.steps), "growth_interval": interval},
-    )
-
-
-def _lone(run: Run) -> Iterator[Finding]:
-    tally = run.bursts.tally("other")
-    if tally is None or not tally.lone:
-        return
-    yield Finding(
-        "lone-overflow",
-        "info",
-        f"{count_words(tally.lone, 'overflow')} by themselves, far from a growth of the scale"
-        if tally.lone > 1
-        else f"one overflow by itself, at step {tally.steps[0]}, far from a growth of the scale",
-        tally.first,
-        tally.last,
-        tally.lone,
-        evidence={"steps": list(tally.steps)},
-    )
-
-
-def _bf16_with_scaler(run: Run) -> Iterator[Finding]:
-    span = run.modes.get(("bfloat16", "dynamic"))
-    if span is None:
-        return
-    yield Finding(
-        "bf16-with-scaler",
-        "info",
-        f"{count_words(span.count, 'step')} in bfloat16 with the scaler on: harmless, and useless",
-        span.first,
-        span.last,
-        span.count,
-        evidence={"steps": span.count},
-    )
-
-
-def _collapse(run: Run) -> Iterator[Finding]:
-    bursts = [tally.worst for _, tally in run.bursts.tallies() if tally.worst is not None]
-    collapsed = [burst for burst in bursts if _collapsed(burst)]
-    if not collapsed:
-        return
-    worst = max(collapsed, key=lambda burst: burst.count)
-    first = min(burst.first for burst in collapsed)
-    message = f"{count_words(worst.count, 'step')} in a row skipped (from step {worst.first}): "
-    message += f"the scale fell from {scale_words(worst.scale_before)} to "
-    message += f"{scale_words(worst.scale_after)}"
-    if worst.nonfinite_losses:
-        message += f"; the loss itself was {number_words(worst.loss)}, so no scale can help"
-    if worst.scale_after == 0:
-        message += "; at 0 the scale cannot recover, and the next step taken writes NaN"
-    yield Finding(
-        "scale-collapse",
-        "error",
-        message,
-        first,
-        worst.last,
-        worst.count,
-        worst.origin,
+        last,
+        skips,
         evidence={
-            "scale_before": worst.scale_before,
-            "scale_after": worst.scale_after,
-            "nonfinite_losses": worst.nonfinite_losses,
+            "bursts": tally.bursts,
+            "scale": worst.scale_after,
+            "steps_lost": skips,
+            "share": _share(run, skips),
         },
     )
 
 
-def _collapsed(burst: Burst) -> bool:
-    """Whether the scale fell further than looking for a level explains."""
-    before, after = burst.scale_before, burst.scale_after
-    if before is None or after is None or not after < before:
-        return False
-    if burst.kind == "settling":
-        return burst.count >= SETTLING_SKIPS and after < SETTLED_SCALE
-    return burst.count >= COLLAPSE_SKIPS
+def fitted(run: Run, rhythm: Rhythm) -> bool:
+    """Whether such a rhythm has ended because the scale fell far enough for the heaviest steps."""
+    tally = run.bursts.tally("probe")
+    return not rhythm.goes_on(run.steps - 1) and (tally is None or tally.bursts <= 1)
+
+
+def _fitting(run: Run, rhythm: Rhythm) -> Finding:
+    return Finding.over(
+        Span(rhythm.beats, rhythm.first, rhythm.last), "scale-settling", "info",
+        f"{count_words(rhythm.beats, 'step')} skipped, at every {ordinal(rhythm.period)} step, "
+        f"until the scale was small enough for them. {_price(run, rhythm.beats)}, which is normal",
+        period=rhythm.period, steps_lost=rhythm.beats, share=_share(run, rhythm.beats),
+    )  # fmt: skip
+
+
+def _growth_probe(run: Run) -> Iterator[Finding]:
+    """A skip within a tenth of the growth interval after the scale grew (or half of it, where the
+    gradients were near float16's end ever since): the doubled scale was too much."""
+    tally = run.bursts.tally("probe")
+    if tally is None:
+        return
+    interval = run.scale.growth_interval
+    skips, steps = tally.skips, list(tally.steps)
+    first, last = tally.first, tally.last
+    rhythm = run.bursts.rhythm()
+    if rhythm is not None:
+        steps = run.bursts.beside(rhythm, "probe")
+        skips = len(steps)
+        if not steps:
+            return
+        first, last = steps[0], steps[-1]
+    often = "" if interval is None else f"; it grows after {count_words(interval, 'clean step')}"
+    yield Finding(
+        "growth-probe-skip",
+        "info",
+        f"{count_words(skips, 'step')} skipped because the scale had grown too far{often}. "
+        f"{_price(run, skips)}: that is the normal rhythm of a scale that looks for its limit",
+        first,
+        last,
+        skips,
+        evidence={
+            "steps": steps,
+            "growth_interval": interval,
+            "steps_lost": skips,
+            "share": _share(run, skips),
+        },
+    )
+
+
+def _lone(run: Run) -> Iterator[Finding]:
+    """One or two skips in a row that come neither at the start, nor after growth, nor at every n-th
+    step, with a finite loss."""
+    tally = run.bursts.tally("other")
+    if tally is None or not tally.lone:
+        return
+    count, steps = tally.lone, list(tally.steps)
+    rhythm = run.bursts.rhythm()
+    if rhythm is not None:
+        steps = run.bursts.beside(rhythm, "other")
+        count = min(count, len(steps))
+        if not count:
+            return
+    if count == 1:
+        message = f"one overflow by itself, at step {steps[0]}, far from a growth of the scale"
+    else:
+        message = f"{count_words(count, 'overflow')} by themselves, far from a growth of the scale"
+    yield Finding(
+        "lone-overflow",
+        "info",
+        f"{message}. {_price(run, count)}: an unusual batch now and then is normal",
+        steps[0],
+        steps[-1] if rhythm is not None else tally.last,
+        count,
+        evidence={"steps": steps, "steps_lost": count, "share": _share(run, count)},
+    )
+
+
+def _price(run: Run, skips: int) -> str:
+    """What skips cost."""
+    return f"That cost {skips:,} of {count_words(run.steps, 'step')} ({_percent(run, skips)})"
+
+
+def _percent(run: Run, skips: int) -> str:
+    return share_words(skips, run.steps)
+
+
+def _share(run: Run, skips: int) -> float:
+    return skips / run.steps if run.steps else 0.0
 
 
 RULES = (
@@ -137,6 +155,10 @@ RULES = (
         "each overflow until the gradients fit. The weights are left alone meanwhile.",
         "Nothing to do. A smaller init_scale saves these few steps.",
         _settling,
+        source="torch.amp documentation, GradScaler (init_scale, backoff_factor); Micikevicius "
+        "et al., Mixed Precision Training, 2018, section 3.2.",
+        before="scaler = torch.amp.GradScaler()  # 2**16: skips until the gradients fit",
+        after="scaler = torch.amp.GradScaler(init_scale=2.0**10)  # the level that was found",
     ),
     Rule(
         "growth-probe-skip",
@@ -147,6 +169,9 @@ RULES = (
         "goes back. An inf in that step's gradient norm belongs to the skip.",
         "Nothing to do. Where such skips cost too many steps, raise growth_interval.",
         _growth_probe,
+        source="torch.amp documentation, GradScaler (growth_factor, growth_interval).",
+        before="scaler = torch.amp.GradScaler(growth_interval=100)  # a skip in about 100 steps",
+        after="scaler = torch.amp.GradScaler(growth_interval=2000)  # a skip in about 2000",
     ),
     Rule(
         "lone-overflow",
@@ -154,42 +179,12 @@ RULES = (
         "A rare single skip that neither settling nor growth explains.",
         "One batch gave gradients larger than usual; the step was skipped and the scale halved, "
         f"which is what the scaler is for. Up to {LONE_SKIPS} skips in a row count as one.",
-        "Nothing to do while they stay rare. If they come back at regular steps, look at what is "
-        "special about those batches: they are never learned from.",
+        "Nothing to do while they stay rare. Clipping the loss of single samples, or a look at the "
+        "batch, tells whether the data hold outliers.",
         _lone,
-    ),
-    Rule(
-        "bf16-with-scaler",
-        "info",
-        "bfloat16 with an enabled scaler.",
-        "bfloat16 has the range of float32, so gradients neither overflow nor vanish for want of "
-        "range, and a loss scale gains nothing.",
-        "Leave the scaler out: GradScaler(enabled=False), or none at all.",
-        _bf16_with_scaler,
-        before=(
-            "scaler = torch.amp.GradScaler()\n"
-            'with torch.autocast("cuda", torch.bfloat16):\n'
-            "    loss = loss_fn(model(x), y)\n"
-            "scaler.scale(loss).backward()\n"
-            "scaler.step(optimizer)\n"
-            "scaler.update()"
-        ),
-        after=(
-            'with torch.autocast("cuda", torch.bfloat16):\n'
-            "    loss = loss_fn(model(x), y)\n"
-            "loss.backward()\n"
-            "optimizer.step()"
-        ),
-    ),
-    Rule(
-        "scale-collapse",
-        "error",
-        "Many skips in a row; the scale heads to 0.",
-        "Gradients are inf or NaN whatever the scale, so halving it does not help and nothing is "
-        "learned. The cause lies elsewhere: a loss or activation that is inf or NaN already, bad "
-        "inputs, weights that are NaN, or gradients that are never cleared.",
-        "Look at the first skipped step: is its loss finite? Which tensor is named first? Check "
-        "inputs, divisions, log and sqrt, and that zero_grad() is called.",
-        _collapse,
+        source="Micikevicius et al., Mixed Precision Training, 2018, section 3.2: an overflow is "
+        "met by skipping the update.",
+        before="loss = F.mse_loss(model(x), y)",
+        after="loss = F.huber_loss(model(x), y)  # if single samples are outliers",
     ),
 )

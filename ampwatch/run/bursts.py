@@ -137,8 +137,8 @@ class BurstLedger:
         if burst is None or burst.scale_last != change.before:
             return None
         after = None if change.kind == "set" else change.after
-        if change.kind == "held" and burst.kind != "forward":
-            burst.kind = "static"
+        if change.kind == "held" and burst.kind != "forward" and change.after > 0:
+            burst.kind = "static"  # at 0 there is nothing left to halve
         if after == burst.scale_after and change.kind != "held":
             return None
         burst.scale_after = after

@@ -15,11 +15,10 @@ FP16_NORMAL = 2.0**FLOAT16.normal
 SHARES = (0.05, 0.25, 0.5)
 """Of all gradient values that are flushed to 0, as far as rules ask for them."""
 FLUSHED_SHARE = 0.01
-"""Smaller shares are lost in ordinary training too and do no harm: the paper on mixed precision
-keeps training with 5 % of its gradient values flushed."""
+"""Smaller shares are lost in ordinary training too, and do no harm."""
 LOW_SCALE = 2.0**15
-"""What is flushed at a scale as large as this is below 2^-40, so hardly a gradient at all: where all
-of it is 0 even there, it is dead."""
+"""What is flushed at a scale as large as this is below 2^-40, so hardly a gradient at all: where
+all of it is 0 even there, it is dead."""
 FADED = 1e-6
 """Root mean square of the first layer's gradient against the largest one of any layer: as float32
 adds up, the one is nothing beside the other."""
@@ -44,8 +43,8 @@ class GradientLevels:
     """Kept from one detail step to the next."""
 
     __slots__ = (
-        "_step", "ceiling", "details", "fading", "fading_ratio", "fading_tensor",
-        "flushed", "headroom", "levels", "share", "vanished",
+        "ceiling", "details", "fading", "fading_ratio", "fading_tensor",
+        "flushed", "headroom", "last_step", "levels", "share", "vanished",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -65,18 +64,19 @@ class GradientLevels:
         self.fading_tensor: str | None = None
         self.details = 0
         """Detail steps without inf and NaN."""
-        self._step = -1
+        self.last_step = -1
 
     def see(self, stats: TensorStats, record: StepRecord | None) -> None:
         """One more detail step, and the record of that step."""
-        if not stats.size or any(stats.nonfinite):
+        loss = None if record is None else record.loss
+        if not stats.size or any(stats.nonfinite) or not math.isfinite(loss or 0.0):
             return  # an overflow leaves inf, NaN and zeros behind that say nothing of the level
-        self.details += stats.step != self._step
-        self._step = stats.step
+        self.details += stats.step != self.last_step
+        self.last_step = stats.step
         scale = stats.scale or 1.0
         half = record is not None and record.dtype == "float16"
         flushed = _flushed(stats, scale) if half else [False] * len(stats.name)
-        if half and scale < LOW_SCALE and not any(stats.max) and record is not None and record.loss:
+        if half and _silent(stats, scale, loss):
             flushed = [True] * len(stats.name)
             self.vanished = extend(self.vanished, stats.step)
         self._count(stats, flushed)
@@ -127,6 +127,11 @@ class GradientLevels:
             self.fading_ratio = min(self.fading_ratio, first / largest)
 
 
+def _silent(stats: TensorStats, scale: float, loss: float | None) -> bool:
+    """Whether nothing came back from a loss that is there, at a scale that does not say much."""
+    return not any(stats.max) and scale < LOW_SCALE and bool(loss) and math.isfinite(loss or 0.0)
+
+
 def _layer_learns(stats: TensorStats, name: str) -> bool:
     """Whether a bias belongs to a layer whose weight has a gradient. Then its own is exactly 0
     because what comes back to it cancels: in front of a normalisation, or where the loss is a
@@ -141,8 +146,9 @@ def _layer_learns(stats: TensorStats, name: str) -> bool:
 def _flushed(stats: TensorStats, scale: float) -> list[bool]:
     """For each gradient, whether its zeros are values that were too small for float16.
 
-    It is so where what is left of it is subnormal in float16 (below 2^-14, times the scale); where nothing is left, the nearest
-    gradient towards the loss that has something left decides: what reached it came through there.
+    It is so where what is left of it, times the scale, is subnormal in float16 (below 2^-14); where
+    nothing is left, the nearest gradient towards the loss that has something left decides: what
+    reached it came through there.
     """
     result = []
     near = math.inf

@@ -6,6 +6,8 @@ from ampwatch.record import StepRecord
 from ampwatch.run.scale_changes import ScaleChange
 from ampwatch.run.spans import Span, extend
 
+FATAL_SCALE = 2.0**-128
+"""float32 ends below 2^128, so from here on 1 / scale is inf in it."""
 STILL_STEPS = 20
 """A growth tracker that has not moved over so many taken steps: this scale does not adapt."""
 
@@ -14,8 +16,8 @@ class ScaleLevels:
     """Follows the scale where steps are taken."""
 
     __slots__ = (
-        "_forward", "_last", "_skipped_at", "below_one", "grown_step", "grown_to", "held_skips", "highest",
-        "lowest_taken", "still", "zero",
+        "_forward", "_last", "_skipped_at", "below_one", "fatal", "grown_step", "grown_to",
+        "held_skips", "highest", "lowest_taken", "still",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -30,7 +32,8 @@ class ScaleLevels:
         """Taken steps in a row over which the growth tracker stood still."""
         self.held_skips: Span | None = None
         """Steps skipped at a scale that did not react."""
-        self.zero: Span | None = None
+        self.fatal: Span | None = None
+        """Steps that were taken at a scale whose reciprocal is inf in float32."""
         self._last: StepRecord | None = None
         self._skipped_at = -1
         self._forward = False
@@ -51,8 +54,6 @@ class ScaleLevels:
             return
         if self.highest is None or scale > self.highest:
             self.highest = scale
-        if scale == 0:
-            self.zero = extend(self.zero, record.step)
         same = last is not None and last.scale == scale
         if same and last is not None and last.skipped and last.step < record.step:
             self.held_skips = extend(self.held_skips, last.step)
@@ -63,6 +64,8 @@ class ScaleLevels:
         if same and last is not None and last.step < record.step:
             stood = last.growth_tracker is not None and last.growth_tracker == record.growth_tracker
             self.still = self.still + 1 if stood or record.scaler == "static" else 0
+        if scale <= FATAL_SCALE:
+            self.fatal = extend(self.fatal, record.step)
         # Beside the skips of another optimizer the scale has not settled, it is falling.
         if 0 < scale < 1 and not self._forward and record.step > self._skipped_at + 1:
             self.below_one = extend(self.below_one, record.step)

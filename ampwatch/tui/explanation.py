@@ -43,6 +43,8 @@ def explanation(finding: Finding, rule: Rule | None) -> Content:
             if code:
                 lines += _headed(heading)
                 lines += [Content.styled(f"  {plain(line)}", CODE) for line in code.splitlines()]
+        if rule.source:
+            lines += [*_headed("Source"), Content.styled(plain(rule.source), "$foreground-muted")]
     return Content("\n").join(lines)
 
 

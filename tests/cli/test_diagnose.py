@@ -54,8 +54,8 @@ def test_a_finding_is_told_with_steps_place_numbers_and_remedy(bad: Path) -> Non
         "error scale-collapse",
         "when steps 5 to 44 (40 times)",
         "where head.weight",
-        "numbers scale before 2^10, scale after 2^-30",
-        "do Look at the first skipped step",
+        "numbers cause parameter, scale before 2^10, scale after 2^-30",
+        "do Put right what is named as the cause",
     ):
         assert words in lines, words
 
@@ -75,9 +75,12 @@ def test_json_is_one_strict_object(bad: Path) -> None:
         "tensor": "head.weight",
         "message": finding["message"],
         "evidence": {
+            "cause": "parameter",
             "scale_before": 1024.0,
             "scale_after": 2.0**-30,
             "nonfinite_losses": 0,
+            "steps_lost": 40,
+            "skips_left": 98,
         },
     }
 

@@ -11,7 +11,7 @@ from ampwatch.cli import main
 from ampwatch.cli.rules import MEANINGS
 from ampwatch.rules import RULES, SEVERITIES, Rule
 
-FIELDS = {"id", "severity", "summary", "explanation", "remedy", "before", "after"}
+FIELDS = {"id", "severity", "summary", "explanation", "remedy", "source", "before", "after"}
 
 
 def rules(*arguments: str) -> Result:
@@ -38,7 +38,7 @@ def test_a_rule_is_explained(rule: Rule) -> None:
     done = rules(rule.id)
     assert done.exit_code == 0
     assert done.stdout.startswith(f"{rule.id} ({rule.severity}: ")
-    for text in (rule.summary, rule.explanation, rule.remedy):
+    for text in (rule.summary, rule.explanation, rule.remedy, rule.source):
         assert words(text) in words(done.stdout)
     for code in (rule.before, rule.after):
         assert all(f"    {line}" in done.stdout for line in code.splitlines() if line)

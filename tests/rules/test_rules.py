@@ -58,7 +58,7 @@ def test_the_names_and_severities_are_the_published_ones() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_explains_itself_in_whole_sentences(rule: Rule) -> None:
     assert rule.severity in SEVERITIES
-    for text in (rule.summary, rule.explanation, rule.remedy):
+    for text in (rule.summary, rule.explanation, rule.remedy, rule.source):
         assert text[0].isupper() or text[0].islower()
         assert text.endswith((".", "?"))
 
