@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from ampwatch.compare.curves import loss_plot
-from ampwatch.compare.figures import FINISHED
+from ampwatch.compare.figures import FAILED, FINISHED, IMPOSSIBLE
 from ampwatch.compare.machine import measure
 from ampwatch.compare.member import Member
 from ampwatch.compare.race import Interrupted, Plan, Race
@@ -29,6 +29,7 @@ from ampwatch.record import strict
 PLAIN_WIDTH, MOST_COLUMNS = 120, 140
 """Columns where stdout is no terminal, and the most that read well on one."""
 PLAIN_SECONDS = 5.0
+TRACEBACK_LINES = 30
 POLL_SECONDS = 0.02
 
 
@@ -62,9 +63,12 @@ def compare(
         ran = not signals and device is not None and any(run.status == FINISHED for run in runs)
         machine = measure(device) if ran and device is not None else None
     result = Result(name, seed, steps, together, runs, machine)
-    code = _code(result, signals)
-    why = result.nothing_to_switch
+    code = _code(result, members, signals)
+    why = result.nothing_to_compare if not signals else None
     if why is not None:
+        if result.rows[0].status == FAILED:  # all alike: one traceback is enough
+            for line in members[0].job.output.tail(TRACEBACK_LINES):
+                sys.stderr.write(line + "\n")
         _say(f"{name}: {why}")
     try:
         if as_json:
@@ -115,11 +119,13 @@ def _console() -> Console:
     return _Console(width=width, highlight=False)
 
 
-def _code(result: Result, signals: Sequence[int]) -> int:
+def _code(result: Result, members: Sequence[Member], signals: Sequence[int]) -> int:
     if signals:
         return 128 + signals[0]
-    if result.nothing_to_switch is not None:
+    if all(row.status == IMPOSSIBLE for row in result.rows):
         return 2
+    if all(member.job.exit_code == 2 for member in members):
+        return 2  # there is nothing to run, or not on this device
     return 0 if any(row.status == FINISHED and row.steps for row in result.rows) else 1
 
 

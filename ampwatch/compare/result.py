@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ampwatch.compare.choice import Choice, choose
-from ampwatch.compare.figures import IMPOSSIBLE, Ended, Row, rows
+from ampwatch.compare.figures import FAILED, IMPOSSIBLE, Ended, Row, rows
 from ampwatch.compare.machine import Machine
 from ampwatch.compare.notes import machine_notes, memory_note, row_notes
 from ampwatch.compare.start import start_note
 from ampwatch.compare.variants import BASELINE
 from ampwatch.compare.verdict import Verdict, verdicts
+from ampwatch.headless.summary import NO_STEPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,16 @@ class Result:
         object.__setattr__(self, "choice", choose(made, judged))
 
     @property
-    def nothing_to_switch(self) -> str | None:
-        """Why there is nothing to compare, where no variant could be run."""
-        if self.rows and all(row.status == IMPOSSIBLE for row in self.rows):
-            return self.rows[0].error
-        return None
+    def nothing_to_compare(self) -> str | None:
+        """Why there is nothing to compare, where no variant has got anywhere."""
+        first = self.rows[0]
+        if all(row.status == IMPOSSIBLE for row in self.rows):
+            return first.error
+        if any(row.steps for row in self.rows):
+            return None
+        if all(row.status == FAILED for row in self.rows):
+            return f"it failed before its first step: {first.error}"
+        return NO_STEPS
 
     @property
     def device(self) -> str | None:

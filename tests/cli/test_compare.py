@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,19 +148,68 @@ def test_without_autocast_there_is_nothing_to_compare(
     assert sentence.startswith("ampwatch: plain.py: this loop uses no torch.autocast")
 
 
-def test_a_demo_takes_options_on_either_side(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("body", "code", "sentence"),
+    [
+        ("import nowhere", 1, "it failed before its first step: ModuleNotFoundError"),
+        ("print('nothing to train')", 1, "no optimizer step was taken"),
+    ],
+)
+def test_a_script_that_gets_nowhere_is_told_once(
+    folder: Path, capsys: pytest.CaptureFixture[str], body: str, code: int, sentence: str
 ) -> None:
-    assert compare("--variants", "bf16", "linear", "--steps", "30", "--json", "--seed=5") == 0
-    body = json.loads(capsys.readouterr().out)
-    assert (body["target"], body["seed"], body["steps"]) == ("linear", 5, 30)
-    assert [run["steps"] for run in body["runs"]] == [30, 30]
+    Path("other.py").write_text(body)
+    assert compare("--variants", "bf16", "other.py") == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines()[-1].startswith(f"ampwatch: other.py: {sentence}")
+    assert said.err.count("Traceback") == ("import" in body)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Any], dict[str, Any]]:
+    """The settings of each run and what is said of the comparison, without running it."""
+    made: list[Any] = []
+
+    def note(name: str, members: list[Any], steps: int, seed: int, **how: Any) -> int:
+        made.append(([member.job for member in members], dict(how, name=name, steps=steps)))
+        return 0
+
+    monkeypatch.setattr(front, "compare", note)
+    assert compare(*arguments) == 0
+    jobs, how = made[0]
+    return jobs, how
+
+
+def test_a_demo_takes_options_on_either_side(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--variants", "bf16", "linear", "--steps", "30", "--json", "--seed=5"]
+    jobs, how = asked(monkeypatch, *given)
+    assert how == {"name": "linear", "steps": 30, "together": True, "as_json": True}
+    assert [(job.settings.dtype, job.settings.scaler) for job in jobs] == [
+        ("float32", "off"),
+        ("bfloat16", "off"),
+    ]
+    for job in jobs:
+        target, *args = job._command
+        assert target.endswith("linear.py")
+        assert args == ["--steps", "30", "--seed", "5"]
+
+
+def test_what_follows_a_script_is_the_scripts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, how = asked(monkeypatch, "--device", "cpu", "plain.py", "--steps", "7", "--json")
+    assert how["steps"] == 200
+    assert not how["as_json"]
+    assert len(jobs) == 5
+    for job in jobs:
+        assert job._command == ("plain.py", "--steps", "7", "--json")
+        assert (job.settings.steps, job.settings.seed, job.settings.device) == (200, 0, "cpu")
 
 
 def test_ctrl_c_ends_all_of_them_and_shows_what_there_is(folder: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "ampwatch", "compare", "--steps", "1000000", "--variants", "bf16",
-         "--log", "logs", "small.py"],
+         "--log", "logs", "linear"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     deadline = time.monotonic() + 60

@@ -125,10 +125,19 @@ def test_without_a_loss_there_is_no_plot() -> None:
     assert loss_plot([ended("fp32", Track())], 80, ascii_only=False) == []
 
 
-def test_there_is_nothing_to_switch_only_if_no_variant_could_be_run() -> None:
-    none = [ended(v.name, Track(), IMPOSSIBLE, error="why") for v in VARIANTS]
-    assert Result("x", 0, 9, True, none).nothing_to_switch == "why"
-    assert result().nothing_to_switch is None
+def nothing(status: str, error: str | None = None) -> str | None:
+    return Result(
+        "x", 0, 9, True, [ended(v.name, Track(), status, error=error) for v in VARIANTS]
+    ).nothing_to_compare
+
+
+def test_where_no_variant_has_got_anywhere_one_sentence_says_why() -> None:
+    assert nothing(IMPOSSIBLE, "why") == "why"
+    assert nothing(FAILED, "E: x") == "it failed before its first step: E: x"
+    none = nothing(FINISHED)
+    assert none is not None
+    assert none.startswith("no optimizer step was taken")
+    assert result().nothing_to_compare is None
 
 
 @pytest.mark.parametrize(
