@@ -12,6 +12,7 @@ import pytest
 from ampwatch.errors import RecordError
 from ampwatch.record import (
     SCHEMA,
+    ActivationStats,
     Exponents,
     Notice,
     Record,
@@ -73,6 +74,12 @@ RECORDS: list[Record] = [
         exponents=(Exponents(-3.0, (1, 0, 3)), Exponents(-20.58, (2**40,), 1, 2, 3)),
         scale=65536.0,
     ),
+    ActivationStats(
+        *(4, ("head", ""), (False, True), ("float16", "float32"), (0.5, math.nan), (0, 3), (4, 9)),
+        exponents=(Exponents(-3.0, (1, 0, 3)), Exponents(0, (), nan=3)),
+        scale=1000.0,
+    ),
+    ActivationStats(5, (), (), (), (), (), ()),
     RunEnd("failed", 12, "ValueError: no"),
     RunEnd("finished", 0),
     Notice("the scale is set", "scale", 2.0),
@@ -121,6 +128,28 @@ def test_exponents_are_written_without_what_is_0() -> None:
     body = loads_strictly(to_json(stats))
     assert body["exponents"] == [{"first": -3, "counts": [1, 3]}]
     assert "scale" not in body
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"after": [0]},
+        {"after": True},
+        {"dtype": [16]},
+        {"dtype": []},
+        {"nonfinite": [-1]},
+        {"size": ["4"]},
+        {"max": [None]},
+        {"exponents": []} | {"name": ["a", "b"]},
+        {"step": -1},
+        {"scale": "big"},
+    ],
+)
+def test_a_wrong_field_of_activation_gradients_is_refused(change: dict[str, object]) -> None:
+    stats = ActivationStats(1, ("a",), (False,), ("float16",), (1.0,), (0,), (4,))
+    body = {**loads_strictly(to_json(stats)), **change}
+    with pytest.raises(RecordError):
+        from_json(json.dumps(body))
 
 
 def test_a_log_from_before_exponents_is_read() -> None:

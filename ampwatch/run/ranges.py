@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ampwatch.formats import Format
-from ampwatch.record import TensorStats
+from ampwatch.record import ActivationStats, Exponents, TensorStats
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """True magnitudes over the powers of two, of one gradient or of all of them.
+    """True magnitudes over the powers of two, of one gradient or of several together.
 
     ``counts[k]`` values lie from 2^(first + k) up to 2^(first + k + 1); those of a sampled gradient
     are scaled up to its size, so that each gradient weighs what it has in values.
@@ -54,8 +54,8 @@ class Spread:
 class Fit:
     """What a format makes of gradients; shares are of the values that are neither 0, inf nor NaN.
 
-    All of it is told from parameter gradients. Activation gradients, which backward computes on
-    the way, can be larger: so the headroom is an upper bound, and ``highest`` as well.
+    From parameter gradients alone the headroom is an upper bound, and ``highest`` as well:
+    activation gradients, which backward computes on the way, can be larger.
     """
 
     flushed: float
@@ -88,14 +88,59 @@ def spread_of(stats: TensorStats, name: str | None = None) -> Spread | None:
     places = [place for place, each in enumerate(stats.name) if name in (None, each)]
     if not places:
         return None
-    rows = [(stats.exponents[place], _size(stats, place)) for place in places]
-    filled = [row for row, _ in rows if row.counts]
+    return _together(
+        [stats.exponents[place] for place in places],
+        [stats.size[place] if stats.size else 0 for place in places],
+        [stats.nonfinite[place] for place in places],
+        [stats.max[place] for place in places],
+    )
+
+
+NARROW = ("float16", "bfloat16")
+"""What autocast lowers to, the one that ends first in front."""
+
+
+def flow_of(stats: ActivationStats, module: str | None = None) -> tuple[Spread | None, str]:
+    """The magnitudes of the gradients that flow between modules, and the dtype they have.
+
+    Args:
+        module: whose output is wanted. For the whole model all gradients of the narrowest dtype
+            are taken together: the others, around the loss, need not fit it.
+    """
+    if not stats.exponents:
+        return None, ""
+    rows = range(len(stats.name))
+    if module is None:
+        dtype = next((each for each in NARROW if each in stats.dtype), None)
+        places = [place for place in rows if dtype in (None, stats.dtype[place])]
+    else:
+        places = [p for p in rows if stats.name[p] == module and not stats.after[p]]
+    if not places:
+        return None, ""
+    dtypes = dict.fromkeys(stats.dtype[place] for place in places)
+    spread = _together(
+        [stats.exponents[place] for place in places],
+        [stats.size[place] for place in places],
+        [stats.nonfinite[place] for place in places],
+        [stats.max[place] for place in places],
+    )
+    return spread, ", ".join(dtypes)
+
+
+def _together(
+    rows: Sequence[Exponents],
+    sizes: Sequence[int],
+    nonfinite: Sequence[int],
+    maxima: Sequence[float],
+) -> Spread:
+    filled = [row for row in rows if row.counts]
     # One scale was divided out of all of them: they lie a whole number of bins apart.
     first = min((row.first for row in filled), default=0.0)
     bins = max((round(row.first - first) + len(row.counts) for row in filled), default=0)
     counts = [0.0] * bins
     zeros = 0.0
-    for row, size in rows:
+    whole = [max(size, row.seen) for row, size in zip(rows, sizes, strict=True)]
+    for row, size in zip(rows, whole, strict=True):
         weight = size / row.seen if row.seen else 0.0
         zeros += row.zeros * weight
         start = round(row.first - first)
@@ -105,17 +150,12 @@ def spread_of(stats: TensorStats, name: str | None = None) -> Spread | None:
         first=first,
         counts=tuple(counts),
         zeros=zeros,
-        nonfinite=sum(stats.nonfinite[place] for place in places),
-        size=sum(size for _, size in rows),
-        seen=sum(row.seen for row, _ in rows),
-        largest=_largest(stats.max[place] for place in places),
-        tensors=len(places),
+        nonfinite=sum(nonfinite),
+        size=sum(whole),
+        seen=sum(row.seen for row in rows),
+        largest=_largest(maxima),
+        tensors=len(rows),
     )
-
-
-def _size(stats: TensorStats, place: int) -> int:
-    seen = stats.exponents[place].seen
-    return max(stats.size[place], seen) if stats.size else seen
 
 
 def _largest(maxima: Iterable[float]) -> float | None:

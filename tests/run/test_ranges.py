@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from torch import Tensor
 
 from ampwatch.formats import BFLOAT16, E4M3, E5M2, FLOAT16, FORMATS, Format
 from ampwatch.probe.exponents import ExponentCounts
-from ampwatch.record import Exponents, TensorStats
-from ampwatch.run.ranges import Spread, fit, spread_of
+from ampwatch.record import ActivationStats, Exponents, TensorStats
+from ampwatch.run import Run
+from ampwatch.run.ranges import Spread, fit, flow_of, spread_of
 
 FORMS = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.dtype)
 
@@ -164,3 +166,61 @@ def test_nothing_but_zeros_is_not_judged() -> None:
 
 def test_records_without_exponents_have_no_spread() -> None:
     assert spread_of(TensorStats(1, ("a",), (1.0,), (1.0,), (0,), (0,))) is None
+
+
+FLOW = ActivationStats(
+    7,
+    ("head", "head", "body", "body"),
+    after=(True, False, True, False),
+    dtype=("float32", "float16", "float16", "float16"),
+    max=(2.0**16, 8.0, 1.0, 0.25),
+    nonfinite=(0, 0, 1, 0),
+    size=(1, 40, 3, 2),
+    exponents=(
+        Exponents(16, (1,)),
+        Exponents(2, (3, 1)),
+        Exponents(-1, (1, 1), infinite=1),
+        Exponents(-2, (1,), zeros=1),
+    ),
+    scale=2.0**16,
+)
+
+
+def test_activation_gradients_of_the_narrowest_format_are_taken_together() -> None:
+    whole, dtype = flow_of(FLOW)
+    # Of the head's 40 values four were looked at; the loss's own 2^16 need not fit float16.
+    assert whole == Spread(-2, (1, 1, 1, 0, 30, 10), 1, 1, 45, 9, 8.0, 3)
+    assert dtype == "float16"
+    wide, dtype = flow_of(replace(FLOW, dtype=("float32",) * 4))
+    assert wide is not None
+    assert (wide.largest, wide.tensors, dtype) == (2.0**16, 4, "float32")
+
+
+def test_of_one_module_its_output_alone_is_shown() -> None:
+    spread, dtype = flow_of(FLOW, "body")
+    assert spread == Spread(-2, (1,), 1, 0, 2, 2, 0.25, 1)
+    assert dtype == "float16"
+    assert flow_of(FLOW, "tail") == (None, "")
+    assert flow_of(replace(FLOW, exponents=())) == (None, "")
+
+
+def test_what_several_optimizers_record_of_a_step_is_one_detail_step() -> None:
+    run = Run()
+    first = stats_of(torch.tensor([0.5, 0.0]))
+    other = replace(stats_of(torch.tensor([8.0])), name=("q0",))
+    run.add(first)
+    run.add(other)
+    assert run.tensors is not None
+    assert run.tensors.name == ("p0", "q0")
+    assert run.tensors.exponents == first.exponents + other.exponents
+    whole = spread_of(run.tensors)
+    assert whole is not None
+    assert (whole.largest, whole.size) == (8.0, 3)
+    run.add(replace(other, step=first.step + 20))
+    assert run.tensors.name == ("q0",)  # that step was the other's alone
+    run.add(FLOW)
+    run.add(FLOW)
+    assert run.activations is not None
+    assert len(run.activations.name) == 8
+    run.add(replace(FLOW, scale=1.0))
+    assert len(run.activations.name) == 4

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from ampwatch.formats import FLOAT16
-from ampwatch.record import Exponents, StepRecord, TensorStats
+from ampwatch.record import ActivationStats, Exponents, StepRecord, TensorStats
 from ampwatch.run import Run
 from ampwatch.run.ranges import Fit, fit, spread_of
-from ampwatch.tui.panels.range import (
+from ampwatch.tui.panels.range import Range
+from ampwatch.tui.panels.range_choice import choose, real_headroom
+from ampwatch.tui.panels.range_words import (
+    NO_FLOW,
+    NO_OUTPUT,
     NOT_RECORDED,
-    Range,
-    chosen_stats,
     headroom_words,
     looked_at,
     numbers,
@@ -45,7 +47,8 @@ def recorded(scale: float | None = 2.0**10, stats: TensorStats = STATS):  # type
 def test_the_figures_are_those_of_the_fit() -> None:
     spread = spread_of(STATS)
     assert spread is not None
-    rows = dict(numbers(spread, fit(spread, FLOAT16, 2.0**10), FLOAT16))
+    told = fit(spread, FLOAT16, 2.0**10)
+    rows = dict(numbers(spread, told, FLOAT16, ("headroom, at most", told.headroom)))
     # Of 20 values that are not 0, nine are about 2^-30: times 2^10 subnormal, unscaled 0.
     assert rows == {
         "becomes 0 now": "0 %",
@@ -62,13 +65,13 @@ def test_the_figures_are_those_of_the_fit() -> None:
 def test_headroom_and_scales_in_words() -> None:
     spread = spread_of(STATS)
     assert spread is not None
-    assert headroom_words(spread, Fit(0, 0, 0, 0, -1.5, 3, 2)) == "\u22121.5 doublings"
-    assert headroom_words(spread, Fit(0, 0, 0, 0, None, None, None)) == "–"
+    assert headroom_words(spread, -1.5) == "\u22121.5 doublings"
+    assert headroom_words(spread, None) == "–"
     assert scales_words(spread, Fit(0, 0, 0, 0, 1.0, 3, 2)) == "none"
     assert scales_words(spread, Fit(0, 0, 0, 0, 1.0, -3, -3)) == "2^\u22123"
     assert scales_words(spread, Fit(0, 0, 0, 0, None, None, None)) == "–"
     overflowed = replace(spread, nonfinite=3)
-    assert headroom_words(overflowed, Fit(0, 0, 0, 0, None, 3, None)) == "none: inf or NaN"
+    assert headroom_words(overflowed, None) == "none: inf or NaN"
     assert scales_words(overflowed, Fit(0, 0, 0, 0, None, 3, None)) == "unknown"
 
 
@@ -104,13 +107,18 @@ def test_a_detail_step_that_is_mostly_inf_and_nan_does_not_hide_the_one_before()
         exponents=(Exponents(0, (), infinite=15), Exponents(-30, (9,), nan=1)),
     )
     run.add(spoilt)
-    assert chosen_stats(run, None)[0] is spoilt  # there is nothing better yet
+
+    def shown(tensor: str | None = None) -> tuple[int, str]:
+        chosen = choose(run, tensor, flowing=False)
+        assert chosen is not None
+        return chosen.step, chosen.hidden
+
+    assert shown() == (44, "")  # there is nothing better yet
     run.add(STATS)
-    assert chosen_stats(run, None) == (STATS, spread_of(STATS), "")
+    assert shown() == (40, "")
     run.add(spoilt)
-    assert chosen_stats(run, None)[0] is STATS
-    assert chosen_stats(run, None)[2] == "At step 44 inf and NaN hide the values."
-    assert chosen_stats(run, "body")[0] is spoilt  # one NaN among ten values hides little
+    assert shown() == (40, "At step 44 inf and NaN hide the values.")
+    assert shown("body") == (44, "")  # one NaN among ten values hides little
 
 
 async def test_before_the_first_detail_step_it_says_what_is_waited_for() -> None:
@@ -238,5 +246,86 @@ async def test_a_tensor_that_the_latest_detail_step_lacks_is_said_to_be_missing(
         await pilot.pause()
         assert "Press esc for the whole model." in " ".join(screen_text(app).split())
         await pilot.press("escape")
+        await pilot.pause()
+        assert "of the whole model (2)" in screen_text(app)
+
+
+FLOW = ActivationStats(
+    40,
+    ("head", "head", "body"),
+    after=(True, False, False),
+    dtype=("float32", "float16", "float16"),
+    max=(2.0**10, 2.0**3, 2.0**-20),
+    nonfinite=(0, 0, 0),
+    size=(2, 6, 4),
+    exponents=(Exponents(9, (1, 1)), Exponents(1, (4, 1, 1)), Exponents(-23, (3, 0, 0, 1))),
+    scale=2.0**10,
+)
+
+
+def test_the_real_headroom_is_that_of_the_largest_gradient_of_either_kind() -> None:
+    run = Run()
+    run.add(STATS)
+    assert real_headroom(run, FLOAT16, 2.0**10) is None  # activation gradients were not seen
+    run.add(FLOW)
+    # The largest in float16 is 2^3: 2^3 times 2^10 can be doubled three times below 65504.
+    assert real_headroom(run, FLOAT16, 2.0**10) == pytest.approx(3.0, abs=0.001)
+    run.add(replace(FLOW, step=90))
+    assert real_headroom(run, FLOAT16, 2.0**10) is None  # of another step than the parameters'
+    small = Run()
+    small.add(STATS)
+    small.add(replace(FLOW, max=(2.0**10, 0.5, 2.0**-20)))
+    assert real_headroom(small, FLOAT16, 2.0**10) == pytest.approx(5.0, abs=0.001)  # a parameter: 2
+
+
+async def test_a_switches_to_activation_gradients_and_back() -> None:
+    app = recording(StepRecord(40, 1.0, 1.0, scale=2.0**10, scaler="dynamic"), STATS, FLOW)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await frame(app)
+        await pilot.press("2")
+        await pilot.pause()
+        text = " ".join(screen_text(app).split())
+        assert "headroom, at most 5.0 doublings" in text
+        assert "With activation gradients (a) the headroom is 3.0 doublings." in text
+        await pilot.press("a")
+        await pilot.pause()
+        text = " ".join(screen_text(app).split())
+        assert "float16 activation gradients of the whole model (2) · step 40" in text
+        assert "headroom, real 3.0 doublings" in text
+        assert "All 10 values were looked at." in text
+        view = app.screen.query_one(Range).view
+        assert view.spec is not None
+        assert (view.spec.true.first, view.spec.scaled.first) == (-23, -13)
+        await pilot.press("a")
+        await pilot.pause()
+        assert "parameter gradients of the whole model (2)" in screen_text(app)
+
+
+async def test_a_chosen_parameter_shows_the_output_of_its_module() -> None:
+    names = ("head.weight", "body.weight")
+    stats = replace(STATS, name=names)
+    app = recording(StepRecord(40, 1.0, 1.0, scale=2.0**10, scaler="dynamic"), stats, FLOW)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await frame(app)
+        await pilot.press("2", "a")
+        panel = app.screen.query_one(Range)
+        panel.choose("body.weight")
+        await pilot.pause()
+        text = " ".join(screen_text(app).split())
+        assert "output of body in float16 (esc: whole model) · step 40" in text
+        assert "headroom of these 26.0 doublings" in text  # from 2^-20 times 2^10 to nearly 2^16
+        panel.choose("gone.weight")
+        await pilot.pause()
+        assert NO_OUTPUT in " ".join(screen_text(app).split())
+
+
+async def test_without_activation_gradients_it_says_why() -> None:
+    app = recorded()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await frame(app)
+        await pilot.press("2", "a")
+        await pilot.pause()
+        assert NO_FLOW in " ".join(screen_text(app).split())
+        await pilot.press("a")
         await pilot.pause()
         assert "of the whole model (2)" in screen_text(app)
