@@ -76,7 +76,7 @@ RECORDS: list[Record] = [
     ),
     ActivationStats(
         *(4, ("head", ""), (False, True), ("float16", "float32"), (0.5, math.nan), (0, 3), (4, 9)),
-        exponents=(Exponents(-3.0, (1, 0, 3)), Exponents(0, (), nan=3)),
+        exponents=(Exponents(-3.0, (1, 0, 3)), Exponents(0.0, (), nan=3)),
         scale=1000.0,
     ),
     ActivationStats(5, (), (), (), (), (), ()),
