@@ -35,6 +35,8 @@ found; after :data:`RESTED_STEPS` without trouble it starts again."""
 MOST_FOUND = 8
 LONGEST_SEARCH_STEPS = 64
 """The search goes on for 1, 2, 4, … steps after each skip that it has not explained."""
+MOST_GLANCES = 4
+"""So many graphs of finite losses are looked into."""
 MOST_LOOKS = 64
 """So often the running statistics are looked at."""
 
@@ -70,7 +72,8 @@ class Trouble:
         self._facts = facts
         self._named = naming
         self._inquests = self._looks = self._calm = 0
-        self._bad_loss = False
+        self._bad_loss = self._suspicious = False
+        self._glances = 0
         self._suspects: list[OptimizerState] = []
         self._told: set[str] = set()
         self._absent: dict[str, tuple[set[int], int]] = {}
@@ -93,6 +96,8 @@ class Trouble:
             self._calm += 1
             if self._calm > RESTED_STEPS:
                 self._calm = self._inquests = self._searches = self._found = 0
+            if self._suspicious:
+                self._look_behind(roots)
             return
         self._calm = 0
         self._bad_loss = True
@@ -101,6 +106,17 @@ class Trouble:
         self._inquests += 1
         found = inquire(roots, self._named)
         if found is not None:
+            self._facts.add(found)
+
+    def _look_behind(self, roots: list[Tensor]) -> None:
+        """A loss is finite, and some gradient was 0 throughout at a detail step: an inf in a
+        divisor makes 0 of everything, and no loss shows it."""
+        self._suspicious = False
+        if self._glances >= MOST_GLANCES or self.packing.seen:
+            return
+        self._glances += 1
+        found = inquire(roots, self._named)
+        if found is not None and found.startswith("forward-overflow"):
             self._facts.add(found)
 
     def search_backward(self, roots: list[Tensor]) -> None:
@@ -195,6 +211,7 @@ class Trouble:
             self._note_absent(state)
         if self.at_once:
             self._look_at_statistics()
+            self._suspicious = state.values is not None and 0.0 in state.values
         movement = None if state.movement is None else state.movement.still()
         rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
         if movement is not None and movement[0] >= STILL_SHARE and rate is not None and rate > 0:

@@ -46,8 +46,9 @@ def in_chain(operation: Operation) -> Operation:
             return at
         if any(bool((each < 0).any()) for each in at.saved.values() if at.title in ROOTS):
             return at
+        constant = at.title in ("Add", "Sub") and None in at.parents
         if narrow is None and at.dtype is torch.float16 and at.title not in HARMLESS:
-            narrow = at
+            narrow = None if constant else at
         kept = {_place(at, name) for name in at.inputs()}
         stack += [parent for place, parent in enumerate(at.parents) if place not in kept]
     return operation if narrow is None else narrow
@@ -136,6 +137,8 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
     # A softmax or a ReLU of finite values is finite: what came before it has done it.
     while operation.title in HARMLESS and (before := operation.source()) is not None:
         operation = before
+    if operation.title == "Sqrt" and not bool(torch.isnan(result).any()):
+        operation = in_chain(operation.source() or operation)  # what it was given was inf
     half = (
         torch.float16 in (result.dtype, operation.dtype)
         if operation is whole

@@ -44,6 +44,11 @@ def collapsed(burst: Burst) -> bool:
     return burst.count >= COLLAPSE_SKIPS
 
 
+def worst_bursts(run: Run) -> list[Burst]:
+    """The longest row of skips of each kind."""
+    return [tally.worst for _, tally in run.bursts.tallies() if tally.worst is not None]
+
+
 def cause_of(run: Run, burst: Burst) -> Cause:
     """What the facts of the burst's steps, and its numbers, say of the cause."""
 
@@ -83,9 +88,9 @@ def _of_operation(seen: Seen) -> Cause:
     """The first operation that made inf or NaN: inside the model, or in the loss behind it."""
     module = seen.value("module")
     if seen.value("backward"):
-        return Cause("parameter", f"the backward pass{place_words(seen)}", None, module)
+        return Cause("parameter", f"the backward pass,{place_words(seen)}", None, module)
     if module is not None:
-        return Cause("forward pass", f"the forward pass{place_words(seen)}", None, module)
+        return Cause("forward pass", f"the forward pass,{place_words(seen)}", None, module)
     after = seen.value("after")
     return Cause("forward pass" if after else "loss", f"what is computed{place_words(seen)}",
                  None, after)  # fmt: skip
@@ -94,8 +99,7 @@ def _of_operation(seen: Seen) -> Cause:
 def _collapse(run: Run) -> Iterator[Finding]:
     """Eight skips in a row on a scale that had worked, or twenty that bring a new one below 1: a
     scale that is too large needs no more than that. Derived from torch's factors."""
-    bursts = [tally.worst for _, tally in run.bursts.tallies() if tally.worst is not None]
-    fallen = [burst for burst in bursts if collapsed(burst)]
+    fallen = [burst for burst in worst_bursts(run) if collapsed(burst)]
     if not fallen:
         return
     worst = max(fallen, key=lambda burst: burst.count)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ampwatch.rules.collapse import collapsed, worst_bursts
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.rules.forward import EXPLAINED
 from ampwatch.rules.places import place_words
+from ampwatch.rules.skips import lone_losses
 from ampwatch.run import Run
 from ampwatch.words import count_words, ordinal
 
@@ -49,9 +51,25 @@ def _nan(run: Run) -> Iterator[Finding]:
         return
     if any(trends.norm.explosion is not None for trends in run.trends.values()):
         return
-    found = _nan_loss(run) or _nan_in_float32(run) or _nan_gradients(run)
+    found = _factor(run) or _nan_loss(run) or _nan_in_float32(run) or _nan_gradients(run)
     if found is not None:
         yield found
+
+
+def _factor(run: Run) -> Finding | None:
+    """The loss is finite until it is multiplied by inf or NaN. Told where a collapse does not tell
+    it already, and where it is more than a lone overflow."""
+    seen = run.facts.get("nonfinite-factor")
+    if seen is None or lone_losses(run) or any(map(collapsed, worst_bursts(run))):
+        return None
+    rhythm = run.bursts.rhythm(bad_losses=True)
+    message = f"the loss was multiplied by inf or NaN in {count_words(seen.count, 'step')}"
+    message += f", at every {ordinal(rhythm.period)} step" if rhythm is not None else ""
+    period = None if rhythm is None else rhythm.period
+    return Finding.over(
+        seen, "nan-not-overflow", "error", f"{message}: no scale can help",
+        operation=seen.value("op"), period=period,
+    )  # fmt: skip
 
 
 def _nan_loss(run: Run) -> Finding | None:

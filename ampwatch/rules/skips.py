@@ -13,6 +13,9 @@ from ampwatch.run.rhythm import Rhythm
 from ampwatch.run.spans import Span
 from ampwatch.words import count_words, ordinal, scale_words, share_words
 
+RARE = 0.05
+"""Of all steps: more than one in twenty is no rare thing."""
+
 
 def _settling(run: Run) -> Iterator[Finding]:
     """Skips of a scale that is new and has not been without an overflow for ten steps in a row,
@@ -105,10 +108,21 @@ def _growth_probe(run: Run) -> Iterator[Finding]:
     )
 
 
+def lone_losses(run: Run) -> bool:
+    """Whether losses that were inf for no other reason than a factor were rare, and single ones."""
+    tally = run.bursts.tally("forward")
+    if tally is None or "nonfinite-factor" not in run.facts:
+        return False
+    alone = tally.lone == tally.bursts and run.bursts.rhythm(bad_losses=True) is None
+    return alone and tally.skips <= RARE * run.steps
+
+
 def _lone(run: Run) -> Iterator[Finding]:
     """One or two skips in a row that come neither at the start, nor after growth, nor at every n-th
-    step, with a finite loss."""
+    step."""
     tally = run.bursts.tally("other")
+    if lone_losses(run):
+        tally = tally or run.bursts.tally("forward")
     if tally is None or not tally.lone:
         return
     count, steps = tally.lone, list(tally.steps)
