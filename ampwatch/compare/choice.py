@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ampwatch.compare.figures import FINISHED, Row
+from ampwatch.compare.figures import FINISHED, STOPPED, Row
 from ampwatch.compare.start import start_note
 from ampwatch.compare.variants import BASELINE
 from ampwatch.compare.verdict import DIVERGED, LESS, NOTHING, Verdict
@@ -43,7 +43,8 @@ def choose(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Choice:
     judged = {verdict.variant: verdict for verdict in verdicts}
     base = by_name.get(BASELINE)
     if base is None or base.status != FINISHED or not base.steps:
-        return Choice(None, "No choice: fp32, the measure of the others, did not come to its end.")
+        how = "was stopped" if base is not None and base.status == STOPPED else "failed"
+        return Choice(None, f"No choice: fp32, which the others are measured by, {how}.")
     if start_note(rows) is not None:
         return Choice(None, "No choice: the runs did not start alike.")
     if not judged[BASELINE].good:

@@ -168,7 +168,10 @@ def test_where_all_are_slower_fp32_is_chosen_and_memory_is_not_forgotten() -> No
 
 def test_without_fp32_there_is_no_choice() -> None:
     failed = row("fp32", status=FAILED, error="x")
-    assert chosen(failed, row("bf16", 0.5)).variant is None
+    choice = chosen(failed, row("bf16", 0.5))
+    assert choice == Choice(None, "No choice: fp32, which the others are measured by, failed.")
+    stopped = chosen(row("fp32", status=STOPPED), row("bf16", 0.5, status=STOPPED))
+    assert stopped.sentence.endswith("was stopped.")
 
 
 def test_without_times_there_is_no_choice() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -198,3 +201,18 @@ def test_of_several_passes_in_one_step_the_largest_counts() -> None:
         watch.close()
     largest = 2 * BATCH * (INPUTS + HIDDEN) * FLOAT
     assert [step.metrics["saved_bytes"] for step in here.steps] == [largest, largest]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_memory_is_the_devices_own_figure() -> None:
+    command = ["compare", "--json", "--device", "cuda", "--steps", "40", "linear"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ampwatch", *command], capture_output=True, text=True, check=True
+    )
+    body = json.loads(done.stdout)
+    assert body["device"] == "cuda:0"
+    for run in body["runs"]:
+        assert (run["status"], run["memory_kind"]) == ("finished", "peak")
+        assert run["memory_bytes"] >= 4 * (32 * 64 + 64 + 64 + 1), "the parameters at least"
+        assert run["step_seconds"] > 0
