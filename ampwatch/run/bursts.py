@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ampwatch.record import StepRecord
+from ampwatch.run.origins import Origin, origin_of
 from ampwatch.run.rhythm import Rhythm, rhythm_of
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
 
@@ -70,6 +71,10 @@ class Burst:
     """The loss at the first of them, when it was inf or NaN."""
     clean_before: int = 0
     """Steps without an overflow before it, since the scale last changed."""
+    values: int | None = None
+    """Most non-finite gradient values in one step."""
+    began: Origin | None = None
+    """Where inf and NaN began at the first of them for which that was found."""
 
 
 @dataclass(slots=True)
@@ -211,6 +216,10 @@ class BurstLedger:
                 burst.kind = "other"
             if _slow(burst):
                 burst.kind = "static"
+        if record.nonfinite_values is not None:
+            burst.values = max(burst.values or 0, record.nonfinite_values)
+        if burst.began is None or burst.began.place is None:
+            burst.began = origin_of(record) or burst.began
         self._calm_since = record.step
         if bad_loss:
             burst.nonfinite_losses += 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ampwatch.record import Notice, RunEnd, StepRecord
 from ampwatch.run.bursts import Burst
 from ampwatch.run.events import Event, EventLog
+from ampwatch.run.origins import Origin, began, origin_of
 from ampwatch.run.scale_changes import ScaleChange
 from ampwatch.words import count_words, number_words, scale_words
 
@@ -76,10 +77,11 @@ class Narrator:
         if record.loss is not None and not _finite(record.loss):
             kind = "nonfinite-loss"
             text = f"step {record.step}: the loss is {number_words(record.loss)}"
-            text += ": the forward pass, not the scale"
+            text += f": {began(origin_of(record) or Origin('forward'))}"
         else:
             kind = "nonfinite-gradients"
-            text = f"step {record.step}: {_tensors(record.nonfinite_tensors, self.tensors)}"
+            tensors = _tensors(record.nonfinite_tensors, self.tensors, record.nonfinite_values)
+            text = f"step {record.step}: {tensors}"
             text += _where(record.origin)
         if record.skipped is None:
             text += "; no scaler watches over this step, so the weights take it in"
@@ -126,10 +128,15 @@ def skip_text(burst: Burst, tensors: int, optimizers: int = 1) -> str:
         text = f"step {burst.first} skipped{whose}: "
     else:
         text = f"steps {burst.first} to {burst.last} skipped{whose} ({burst.count:,} in a row): "
-    text += _tensors(burst.tensors, tensors)
+    text += _tensors(burst.tensors, tensors, burst.values)
     text += _where(burst.origin)
+    origin = burst.began
     if burst.nonfinite_losses:
-        text += f"; the loss itself was {number_words(burst.loss)}: the forward pass, not the scale"
+        if origin is None or origin.where == "backward":
+            origin = Origin("forward")  # a later one than the first
+        text += f"; the loss itself was {number_words(burst.loss)}: {began(origin)}"
+    elif origin is not None:
+        text += f"; {began(origin)}"
     if burst.kind == "probe":
         steps = burst.clean_before
         text += "; the scale had "
@@ -163,12 +170,13 @@ def _gain_text(what: str, old: float | None, new: float | None) -> str:
     return f"{what} {verb} to ×{number_words(after)} by key"
 
 
-def _tensors(bad: int | None, tensors: int) -> str:
+def _tensors(bad: int | None, tensors: int, values: int | None = None) -> str:
     if not bad:
         return "the gradients held inf or NaN"
     of = f" of {tensors:,}" if tensors >= bad else ""
     noun = "tensor" if bad == 1 and not of else "tensors"
-    return f"{bad:,}{of} gradient {noun} held inf or NaN"
+    many = f" ({count_words(values, 'value')})" if values else ""
+    return f"{bad:,}{of} gradient {noun} held inf or NaN{many}"
 
 
 def _where(origin: str | None) -> str:

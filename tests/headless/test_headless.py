@@ -123,7 +123,7 @@ def test_a_run_ends_with_a_summary_on_stderr() -> None:
         "          step 0",
         "events of note",
         "  step 0 skipped: 1 of 2 gradient tensors held inf or NaN, first in w (nearest the loss); "
-        "the scale falls from 2^16 to 2^15",
+        "made in backward; the scale falls from 2^16 to 2^15",
     ]
 
 

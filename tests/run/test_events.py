@@ -46,7 +46,7 @@ def texts(*records: StepRecord | RunInfo | RunEnd | Notice) -> list[str]:
 def test_a_skip_names_the_tensors_the_origin_and_the_scale() -> None:
     assert texts(step(11), step(12, skipped=True), step(13, 32768.0)) == [
         "step 12 skipped: 3 of 8 gradient tensors held inf or NaN, first in net.2.weight "
-        "(nearest the loss); the scale falls from 2^16 to 2^15"
+        "(nearest the loss); made in backward; the scale falls from 2^16 to 2^15"
     ]
 
 
