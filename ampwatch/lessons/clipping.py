@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
-from ampwatch.lessons.scene import Scene
+from ampwatch.lessons.scene import Move, Scene
 from ampwatch.words import count_words, number_words, scale_words
 
 LIMIT = 0.1
@@ -58,25 +58,40 @@ def behind_words(scene: Scene) -> str:
     )
 
 
-def halved(scene: Scene) -> bool:
-    """The wrong copy's norm followed the scale down; the right copy's did not."""
-    before = scene.value(f"clipped_norm{WRONG}", scene.began - 1)
-    scale = scene.value("scale", scene.began - 1)
-    after = scene.last.scale if scene.last is not None else None
-    now = scene.value(f"clipped_norm{WRONG}", scene.run.steps - 1)
-    if not (before and scale and after and now) or after >= scale:
+def moved(scene: Scene) -> tuple[Move, float, float] | None:
+    """The scale halved by hand, and the wrong copy's clipped norm before and after it."""
+    for move in scene.moves:
+        before = scene.value(f"clipped_norm{WRONG}", move.step - 1)
+        after = scene.value(f"clipped_norm{WRONG}", move.step)
+        if move.by_hand and move.after < move.before and before and after:
+            return move, before, after
+    return None
+
+
+def followed(scene: Scene) -> bool:
+    """The wrong copy's norm grew as much as the scale shrank."""
+    found = moved(scene.since("halved"))
+    if found is None:
         return False
-    return abs((now / before) * (after / scale) - 1) <= NEAR
+    move, before, after = found
+    return abs((after / before) * (move.after / move.before) - 1) <= NEAR
 
 
-def halved_words(scene: Scene) -> str:
-    scale, after = scene.value("scale", scene.began - 1), scene.scale
-    before = scene.value(f"clipped_norm{WRONG}", scene.began - 1)
-    now = scene.value(f"clipped_norm{WRONG}", scene.run.steps - 1)
+def moved_at(scene: Scene) -> int | None:
+    found = moved(scene.since("halved"))
+    return None if found is None else found[0].step
+
+
+def followed_words(scene: Scene) -> str:
+    found = moved(scene.since("halved"))
+    assert found is not None
+    move, before, after = found
+    right = scene.value(f"clipped_norm{RIGHT}", move.step)
     return (
-        f"The scale went from {scale_words(scale)} to {scale_words(after)}, and the wrong copy's "
-        f"step from {number_words(before)} to {number_words(now)}: its step is as long as the "
-        "scale says, and changes whenever the scaler moves the scale."
+        f"The scale went from {scale_words(move.before)} to {scale_words(move.after)}, and the "
+        f"second copy's step from {number_words(before)} to {number_words(after)}: it is as long "
+        "as the scale says, and changes whenever the scaler moves the scale. The first copy's "
+        f"stayed at {number_words(right)}."
     )
 
 
@@ -149,14 +164,15 @@ LESSON = Lesson(
             "Now halve the scale: press [. Only the second copy should notice.",
             keys="[",
             name="halved",
-            until=lambda scene: halved(scene),
+            until=followed,
             scaler="dynamic",
             look=("grad_norm", "scale"),
             otherwise="The second copy's step did not follow the scale.",
         ),
         Point(
-            lambda scene: halved_words(scene.since("halved")),
-            holds=lambda scene: halved(scene.since("halved")),
+            followed_words,
+            holds=followed,
+            step=moved_at,
             look=("grad_norm", "scale"),
             otherwise="The second copy's step did not follow the scale.",
         ),

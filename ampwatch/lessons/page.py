@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ampwatch.controls import PAUSE
 from ampwatch.lessons import player as states
 from ampwatch.lessons.parts import CHOICES, Part, Point, Predict, Press, Table, Waiting
 from ampwatch.lessons.player import NEXT, Player
@@ -68,7 +67,7 @@ def page_of(player: Player) -> Page:
         ask=ask,
         look=part.look,
         tab=part.tab,
-        table=None if part.table is None else player.tabulated(part.table),
+        table=player.table or player.tabulated(part),
         step=player.step,
     )
 
@@ -117,8 +116,7 @@ def _trouble(player: Player, part: Part, scene: Scene) -> str:
         return "The training has ended. Press r to begin the lesson again."
     if player.state == states.BLOCKED:
         return _foreign(part, scene)
-    step_by_step = isinstance(part, Press) and not {".", "space"}.isdisjoint(player.asked)
-    if scene.paused and not step_by_step and (PAUSE, True) not in part.do:
+    if scene.paused and not player.holds and {".", "space"}.isdisjoint(player.asked):
         return "The run is paused: press space."
     if player.state == states.LATE and isinstance(part, (Point, Waiting)):
         after = f"It has not happened in {count_words(player.waited, 'step')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ampwatch.controls import Controls
+from ampwatch.controls import PAUSE, Controls
 from ampwatch.lessons.parts import (
     CHOICES,
     Lesson,
@@ -59,8 +59,12 @@ class Player:
         """Of this part, with the numbers of the moment at which it was said."""
         self.asked: tuple[str, ...] = ()
         """The keys that this part asks for."""
+        self.table: Table | None = None
+        """As it was when a part made its claim; before that it moves with the run."""
         self.step: int | None = None
         """The step that it speaks of, once it has happened."""
+        self.holds = False
+        """The lesson itself has paused the run."""
         self.error: str | None = None
         """The lesson's own mistake, in a sentence."""
         self.state = WAITING
@@ -105,6 +109,7 @@ class Player:
             return
         if self._entered is None:
             self._enter(run)
+        self.holds = self.holds and bool(self.controls.value(PAUSE))
         while self._over(run):
             self._next(run)
 
@@ -134,7 +139,7 @@ class Player:
             self.question = self.choice = self.answer = None
         self.index += 1
         if self.finished:
-            self.state, self.text, self.step = FINISHED, "", None
+            self.state, self.text, self.table, self.step = FINISHED, "", None, None
         else:
             self._enter(run)
 
@@ -147,7 +152,9 @@ class Player:
             self._places[part.name] = self._began
         for knob, value in part.do:
             self.controls.request(knob, value)
-        self.state, self.text, self.step = WAITING, "", None
+            if knob is PAUSE:
+                self.holds = bool(value)
+        self.state, self.text, self.table, self.step = WAITING, "", None, None
         self.asked = tuple(self.said(part.keys).split()) if isinstance(part, Press) else ()
         if not isinstance(part, Point):
             self.text = self.said(part.text)
@@ -199,6 +206,7 @@ class Player:
             self.state = LATE if self.waited > part.within else WAITING
             return
         self.text = self.said(part.text)
+        self.table = self.tabulated(part)
         if part.step is not None:
             step = part.step
             self.step = self._safely(lambda: step(scene), None)
@@ -216,10 +224,12 @@ class Player:
             return text if isinstance(text, str) else ""
         return self._safely(lambda: text(scene), "")
 
-    def tabulated(self, table: Callable[[Scene], Table | None]) -> Table | None:
-        """A table with the figures of now."""
-        scene = self.scene
-        return None if scene is None else self._safely(lambda: table(scene), None)
+    def tabulated(self, part: Part) -> Table | None:
+        """The part's table with the figures of now."""
+        scene, table = self.scene, part.table
+        if scene is None or table is None:
+            return None
+        return self._safely(lambda: table(scene), None)
 
     def _safely(self, ask: Callable[[], _T], fallback: _T) -> _T:
         try:

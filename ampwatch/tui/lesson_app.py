@@ -10,11 +10,13 @@ from textual.binding import Binding, BindingType
 from ampwatch.controls import Controls
 from ampwatch.job import Job
 from ampwatch.lessons.page import Page, page_of
-from ampwatch.lessons.player import LEAVE_OUT, NEXT, Player
+from ampwatch.lessons.parts import CHOICES
+from ampwatch.lessons.player import ASKING, LEAVE_OUT, NEXT, Player
 from ampwatch.lessons.progress import Progress
 from ampwatch.session import Session
 from ampwatch.tui.app import DashboardApp
 from ampwatch.tui.lesson_panel import LessonStage
+from ampwatch.tui.main_screen import MainScreen
 
 LESSON_KEYS: tuple[BindingType, ...] = (
     Binding(NEXT, f"lesson('{NEXT}')", "Go on", show=False, tooltip="Go on", id="lesson.next"),
@@ -27,8 +29,17 @@ LESSON_KEYS: tuple[BindingType, ...] = (
         id="lesson.leave_out",
     ),
     *(
-        Binding(key, f"lesson('{key}')", key, show=False, tooltip="Predict", id=f"lesson.{key}")
-        for key in "abc"
+        # A tab may have the same key for something else: it is the lesson's while it asks.
+        Binding(
+            key,
+            f"choose('{key}')",
+            key,
+            show=False,
+            priority=True,
+            tooltip="Answer a question",
+            id=f"lesson.{key}",
+        )
+        for key in CHOICES
     ),
 )
 
@@ -62,6 +73,9 @@ class LessonApp(DashboardApp):
         self._following = following
         self._page: Page | None = None
 
+    def on_mount(self) -> None:
+        self._main.add_class("-lesson")
+
     def take_frame(self) -> None:
         super().take_frame()
         self._follow()
@@ -77,6 +91,14 @@ class LessonApp(DashboardApp):
             self._say(answer)
         self._follow()
 
+    def action_choose(self, key: str) -> None:
+        self.action_lesson(key)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "choose":
+            return self.player.state == ASKING and isinstance(self.screen, MainScreen)
+        return super().check_action(action, parameters)
+
     def action_turn(self, name: str) -> None:
         super().action_turn(name)
         self._follow()
@@ -89,7 +111,7 @@ class LessonApp(DashboardApp):
         before, self._page = self._page, page
         if before is None or before.part != page.part:
             self._progress.note(lesson.id, page.part, page.parts, player.done)
-            if before is not None and page.tab != self._main.tab:
+            if page.tab != self._main.tab:
                 self._main.open_tab(page.tab)
         if before is None or (before.look, before.step) != (page.look, page.step):
             self._point(page)

@@ -30,8 +30,9 @@ class LessonPanel(Container):
         yield self._prompt
 
     def show(self, page: Page, title: str, beside: bool) -> None:
-        self.border_title = title
-        self.border_subtitle = f"part {min(page.part, page.parts)} of {page.parts}"
+        part = f"part {min(page.part, page.parts)} of {page.parts}"
+        self.border_title = f" {title} " if beside else f" {title} · {part} "
+        self.border_subtitle = f" {part} " if beside else ""
         self._body.update(body(page))
         self._prompt.update(prompt(page, beside))
 

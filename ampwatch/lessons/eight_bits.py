@@ -1,0 +1,179 @@
+"""Eight bits: what fp8 e4m3 and e5m2 would keep of the gradients of a small transformer."""
+
+from __future__ import annotations
+
+from ampwatch.formats import BFLOAT16, E4M3, E5M2, FLOAT16, Format
+from ampwatch.lessons.parts import Lesson, Point, Predict, Say, Table, Wait
+from ampwatch.lessons.scene import Scene
+from ampwatch.run.ranges import fit, spread_of
+from ampwatch.words import number_words, power_words, share_words
+
+SHOWN = (FLOAT16, BFLOAT16, E5M2, E4M3)
+FRACTION_BITS = {E4M3.name: 3, E5M2.name: 2}
+LITTLE, MUCH = 0.2, 0.8
+"""Between them is what one would call about half."""
+
+
+def lost(scene: Scene, form: Format, scale: float | None) -> float | None:
+    """Which share of the gradients a format makes 0."""
+    told = scene.fit(form, scale)
+    return None if told is None else told.flushed
+
+
+def best_scale(scene: Scene, form: Format) -> float | None:
+    """The largest power of two at which no parameter gradient overflows."""
+    told = scene.fit(form, None)
+    return None if told is None or told.highest is None else 2.0 ** min(told.highest, 127)
+
+
+def own_scales(scene: Scene, form: Format) -> float | None:
+    """What becomes 0 when each tensor has the best scale of its own."""
+    stats = scene.detail
+    if stats is None:
+        return None
+    zeros = values = 0.0
+    for name in stats.name:
+        spread = spread_of(stats, name)
+        if spread is None or not spread.usual:
+            continue
+        highest = fit(spread, form, None).highest
+        if highest is None:
+            return None
+        zeros += fit(spread, form, 2.0 ** min(highest, 127)).flushed * spread.usual
+        values += spread.usual
+    return zeros / values if values else None
+
+
+def measured(scene: Scene) -> bool:
+    return all(best_scale(scene, form) is not None for form in SHOWN)
+
+
+def unscaled_table(scene: Scene) -> Table | None:
+    """All formats without a scale."""
+    rows = []
+    for form in SHOWN:
+        told = scene.fit(form, None)
+        if told is None:
+            return None
+        reach = f"2^{form.lowest} … {number_words(form.largest)}"
+        rows.append(
+            (form.name, reach, share_words(told.flushed, 1), share_words(told.subnormal, 1),
+             share_words(told.overflowing, 1))
+        )  # fmt: skip
+    head = ("format", "from … to", "becomes 0", "loses bits", "overflows")
+    return Table("These gradients without a scale", head, tuple(rows), frozenset({2, 3}))
+
+
+def scaled_table(scene: Scene) -> Table | None:
+    """Both fp8 formats with the best scale for all tensors, and with one for each."""
+    rows = []
+    for form in (FLOAT16, E5M2, E4M3):
+        scale = best_scale(scene, form)
+        one, own = lost(scene, form, scale), own_scales(scene, form)
+        if scale is None or one is None or own is None:
+            return None
+        words = (power_words(scale), share_words(one, 1), share_words(own, 1))
+        rows.append((form.name, *words))
+    head = ("format", "best scale", "becomes 0", "with a scale per tensor")
+    return Table("These gradients at the best scale", head, tuple(rows), frozenset({1, 2}))
+
+
+def share_answer(scene: Scene) -> str:
+    share = lost(scene, E4M3, None)
+    if share is None:
+        return ""
+    return "a" if share < LITTLE else "b" if share < MUCH else "c"
+
+
+def unscaled_words(scene: Scene) -> str:
+    e4m3, e5m2 = lost(scene, E4M3, None) or 0, lost(scene, E5M2, None) or 0
+    return (
+        f"Without a scale e4m3 makes {share_words(e4m3, 1)} of these gradients 0, and e5m2 "
+        f"{share_words(e5m2, 1)}. With one bit of exponent less, e4m3 begins at 2^{E4M3.lowest} "
+        f"where e5m2 begins at 2^{E5M2.lowest}.\n\nSo fp8 never goes without scales."
+    )
+
+
+def e4m3_worse(scene: Scene) -> bool:
+    e4m3, e5m2 = lost(scene, E4M3, None), lost(scene, E5M2, None)
+    return measured(scene) and e4m3 is not None and e5m2 is not None and e4m3 > e5m2
+
+
+def own_helps(scene: Scene) -> bool:
+    """A scale per tensor loses no more than one for all, and at its best one still loses some."""
+    one, own = lost(scene, E4M3, best_scale(scene, E4M3)), own_scales(scene, E4M3)
+    return one is not None and own is not None and own <= one and scaled_table(scene) is not None
+
+
+def own_words(scene: Scene) -> str:
+    one = lost(scene, E4M3, best_scale(scene, E4M3)) or 0
+    own = own_scales(scene, E4M3) or 0
+    return (
+        f"At its best scale e4m3 still makes {share_words(one, 1)} of the gradients 0: some "
+        "tensors have large gradients and some have small ones, and one scale has to serve all. "
+        f"With a scale for each tensor it is {share_words(own, 1)}.\n\nThat is how fp8 is used: "
+        "each tensor has a scale, taken from the largest values it had."
+    )
+
+
+LESSON = Lesson(
+    id="eight_bits",
+    number=9,
+    title="Eight bits",
+    goal="fp8 needs a scale per tensor; e5m2 reaches further, e4m3 keeps one bit more.",
+    demo="chargpt",
+    args=("--steps", "1000000"),
+    sources=(
+        "torch.finfo(torch.float8_e4m3fn), torch.finfo(torch.float8_e5m2)",
+        "Micikevicius et al., FP8 Formats for Deep Learning, 2022",
+        "OCP 8-bit Floating Point Specification (OFP8), revision 1.0, 2023",
+    ),
+    parts=(
+        Say(
+            "This transformer trains in fp16; torch.autocast has no fp8. But where its gradients "
+            "lie tells what fp8 would make of them.\n\nTwo formats: e4m3 has 4 bits of exponent "
+            f"and 3 of fraction, and ends at {E4M3.largest:.0f}. e5m2 has 5 and 2, and ends at "
+            f"{E5M2.largest:.0f}. Between 1 and 2 the one has 8 numbers, the other 4.",
+            tab="range",
+        ),
+        Predict(
+            "Which share of this net's gradients would e4m3 make 0, if they had no scale?",
+            choices=("Under a fifth", "About half", "Over four fifths"),
+            tab="range",
+        ),
+        Wait(
+            "A detail step measures all gradients. The next one comes within some seconds.",
+            name="range",
+            steps=20,
+            until=measured,
+            within=2000,
+            tab="range",
+        ),
+        Point(
+            unscaled_words,
+            holds=e4m3_worse,
+            answer=share_answer,
+            table=unscaled_table,
+            otherwise="e4m3 would lose no more of these gradients than e5m2.",
+        ),
+        Point(
+            own_words,
+            holds=own_helps,
+            table=scaled_table,
+            otherwise="The gradients could not be told tensor by tensor.",
+        ),
+        Say(
+            "And the digits: within its range a cast to e4m3 is off by at most 1/16 of the value, "
+            "one to e5m2 by 1/8. So the usual recipe takes e4m3 for weights and activations in the "
+            "forward pass, and e5m2 for gradients; products add up in fp32, and weights stay in "
+            "fp32 or bf16.",
+            tab="range",
+        ),
+        Say(
+            "Here you can look for yourself: the Range tab is open, f goes through fp16, bf16, "
+            "e4m3 and e5m2, and [ and ] slide the lower band.\n\nThis was the last lesson. Your "
+            "own loop next: ampwatch run train.py.",
+            tab="range",
+        ),
+    ),
+)
