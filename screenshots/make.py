@@ -48,14 +48,23 @@ class Stage:
     def pace(self, rate: float | None) -> None:
         self._controls.request(SPEED, rate)
 
+    async def explained(self) -> None:
+        """Wait for a step that is being taken apart."""
+        while self.app.explaining.anatomy is None:
+            await self._pilot.pause(0.02)
+
     async def picture(self, name: str) -> None:
         """Save what is on the screen, once it stands still."""
         await self._pilot.press("space")
+        await self.still(name)
+        await self._pilot.press("space")
+
+    async def still(self, name: str) -> None:
+        """Save what is on the screen of a run that is paused."""
         await self._pilot.pause(1.0)
         svg = self.app.export_screenshot(title="ampwatch")
         (FOLDER / f"{name}.svg").write_text(aligned(svg), encoding="utf-8")
         print(f"{name}.svg")  # noqa: T201
-        await self._pilot.press("space")
 
 
 async def play(demo_name: str, story: Story, size: tuple[int, int], rate: float) -> None:
@@ -89,6 +98,27 @@ async def overflow(stage: Stage) -> None:
     await stage.picture("help")
 
 
+async def explain(stage: Stage) -> None:
+    """A skipped step taken apart, at the stage where inf comes up."""
+    await stage.until(120)
+    await stage.press("space", *["right_square_bracket"] * 7)
+    await stage.press("e")
+    await stage.explained()
+    await stage.press("full_stop", "full_stop", "full_stop")
+    await stage.still("explain")
+
+
+async def presenter(stage: Stage) -> None:
+    """What a class sees when the targets are enlarged a thousandfold."""
+    await stage.press("p")
+    await stage.until(250)
+    for more in (1, 2, 3):
+        await stage.press("t")
+        await stage.until(250 + 3 * more)
+    await stage.until(340)
+    await stage.picture("presenter")
+
+
 async def small(stage: Stage) -> None:
     """The same screen where it is smallest."""
     await stage.until(280)
@@ -116,6 +146,8 @@ async def digits(stage: Stage) -> None:
 async def main() -> None:
     await play("linear", overflow, (120, 36), rate=60)
     await play("linear", small, (80, 24), rate=60)
+    await play("linear", explain, (100, 30), rate=60)
+    await play("linear", presenter, (100, 30), rate=60)
     await play("digits", digits, (120, 36), rate=60)
     await play("chargpt", clipping, (120, 36), rate=60)
 

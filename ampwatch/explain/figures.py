@@ -8,8 +8,9 @@ from ampwatch.formats import BY_DTYPE, Format
 from ampwatch.words import scale_words
 
 SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
-WHOLE = 1e7
-"""Whole numbers below this are written out: 65504 is known by its digits."""
+WHOLE, ROUNDED = 1e9, 1e7
+"""Whole numbers below the first are written out: 65504 is known by its digits. Others below the
+second are rounded to whole ones."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -20,7 +21,8 @@ def number(value: float | None, digits: int = 4) -> str:
         return "NaN"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    if abs(value) < WHOLE and (value == int(value) or abs(value) >= 10**digits):
+    size = abs(value)
+    if (size < WHOLE and value == int(value)) or 10**digits <= size < ROUNDED:
         return f"{value:.0f}"
     mantissa, e, exponent = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa

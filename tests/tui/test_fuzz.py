@@ -9,7 +9,7 @@ from tests.tui.fakes import FakeJob, dashboard
 from tests.tui.reading import frame
 
 KEYS = (
-    *"tTgG0dsizlmrxoO12345f.",
+    *"tTgG0dsizlmrxoO12345fep,.",
     *("space", "full_stop", "left_square_bracket", "right_square_bracket", "less_than_sign"),
     *("greater_than_sign", "question_mark", "ctrl+p", "escape", "enter", "tab", "shift+tab"),
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "a", "é"),
@@ -19,6 +19,7 @@ SIZES = ((80, 24), (160, 50), (40, 12), (20, 5), (1, 1), (300, 80), (60, 40), (1
 
 async def test_two_thousand_random_keys_and_resizes_never_raise(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(DashboardApp, "action_picture", lambda self: None)  # no pile of files
+    monkeypatch.setattr(DashboardApp, "action_leave", lambda self: None)  # the palette offers it
     chance = random.Random(20240817)
     job = FakeJob(per_poll=7)
     job.hello()
