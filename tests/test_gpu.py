@@ -12,6 +12,8 @@ from torch import nn
 from training_loops import RecordingHost, assert_same_weights, found_inf, true_norm
 
 import ampwatch
+from ampwatch.controls import Request
+from ampwatch.record import StepAnatomy
 
 pytestmark = [
     pytest.mark.gpu,
@@ -131,3 +133,34 @@ def test_finite_values_whose_float32_squares_overflow(recorded: RecordingHost) -
     watch.close()
     assert recorded.steps[0].grad_norm == pytest.approx(5e30, rel=1e-6)
     assert recorded.steps[0].nonfinite_tensors == 0
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_taking_every_step_apart_changes_no_bit(
+    fused: bool, recorded: RecordingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, skips, _ = run(False, fused, clip=False)
+    boundary = recorded.boundary
+
+    def asking(turn: Any, *more: Any) -> None:
+        turn(Request("explain"))
+        boundary(turn, *more)
+
+    monkeypatch.setattr(recorded, "boundary", asking)
+    hooked, _, norms = run(True, fused, clip=False)
+    assert_same_weights(plain, hooked)
+    told = [record for record in recorded.records if isinstance(record, StepAnatomy)]
+    assert [anatomy.step for anatomy in told] == list(range(1, STEPS))
+    assert [anatomy.step for anatomy in told if not anatomy.stepped] == [s for s in skips if s]
+    for anatomy in told:
+        assert [each.output for each in anatomy.operations[:3]] == ["float16"] * 3
+        assert anatomy.operations[0].gradient == "float16"
+        followed, scale = anatomy.followed, anatomy.scale
+        assert followed is not None
+        assert scale is not None
+        assert (followed.before == followed.after) is not anatomy.stepped
+        if anatomy.stepped:
+            assert followed.unscaled == tuple(value / scale for value in followed.scaled)
+            largest = anatomy.gradient_largest
+            assert largest is not None
+            assert largest / scale <= norms[anatomy.step] * (1 + 1e-5)

@@ -101,7 +101,7 @@ class Dissection:
             self._forward.open()
 
     def _why_not(self) -> str | None:
-        if torch.compiler.is_compiling() or private.compiled_code():
+        if private.compiled_code() or private.compiled_autograd():
             return COMPILED
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             return CAPTURING
