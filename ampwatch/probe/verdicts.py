@@ -21,6 +21,7 @@ HARMLESS = (
     "NativeDropout", *PASSING,
 )  # fmt: skip
 """Of finite values they make finite ones."""
+JOINING = ("Cat", "Stack")
 FACTOR = "nonfinite-factor"
 """Something was multiplied by one number that is inf or NaN: a fact, but a weak one, since a factor
 may have been the consequence of what went wrong elsewhere."""
@@ -72,11 +73,21 @@ def _of_input(operation: Operation, name: str, value: Tensor) -> str | None:
     if maker is not None:
         variable = getattr(maker.node, "variable", None)
         if variable is not None:
-            return None if fine(variable) else fact("weights-nonfinite")
+            return _of_weight(operation, variable)
         return of_result(maker, value)
     if not bool((torch.isnan(value) | (value == math.inf)).any()):
         return None  # -inf alone: a mask
     return _from_outside(operation, value)
+
+
+def _of_weight(operation: Operation, weight: Tensor) -> str | None:
+    """A weight came in as inf or NaN: it is so itself, or is beyond float16 where it is lowered."""
+    if not fine(weight):
+        return fact("weights-nonfinite")
+    return fact(
+        "forward-overflow", op="cast of a weight to float16", module=operation.module,
+        largest=f"{float(weight.abs().max()):.3g}", dtype="float16",
+    )  # fmt: skip
 
 
 _POSITIONS = {
@@ -148,6 +159,9 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
     for parameter, weight in operation.weights():
         if not fine(weight):
             return fact("weights-nonfinite", tensor=parameter)
+    joined = operation.title in JOINING and None in operation.parents
+    if joined and bool(torch.isnan(result).any()):
+        return fact("nonfinite-input", kind="NaN")  # it makes nothing: what came from outside did
     if not all(map(fine, operation.inputs().values())):
         return fact(FACTOR, **where)
     guard = zero_guard(operation)

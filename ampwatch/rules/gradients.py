@@ -14,7 +14,7 @@ from ampwatch.words import count_words, number_words, scale_words
 UNDERFLOW_SHARE = 0.25
 """A quarter of all gradient values flushed to 0: smaller shares cost little."""
 UNDERFLOW_DETAILS = 2
-"""One detail step may be an odd batch."""
+"""One detail step may be an odd batch, unless the scale has fallen far."""
 FALLEN = 2.0**8
 """A scale that has once been so much larger has been brought down by something: eight skips."""
 STILL_DETAILS = 3
@@ -32,15 +32,16 @@ def _underflow(run: Run) -> Iterator[Finding]:
     but zeros beside a loss that is there, at a scale that lifts little."""
     gradients = run.gradients
     span = gradients.flushed.get(UNDERFLOW_SHARE)
-    if span is None or span.count < UNDERFLOW_DETAILS:
+    highest, now = run.levels.highest, run.final_scale()
+    fallen = highest is not None and now is not None and highest >= FALLEN * now > 0
+    if span is None or span.count < (1 if fallen else UNDERFLOW_DETAILS):
         return
     room = gradients.headroom
     message = f"up to {gradients.share:.0%} of all gradient values are flushed to 0 in float16"
     if room is not None and room > 1:
         message += f", although the scale could be {room:.0f} doublings larger"
-    highest, now = run.levels.highest, run.final_scale()
     back = None
-    if highest is not None and now and highest >= FALLEN * now:
+    if highest is not None and now and fallen:
         doublings = math.ceil(math.log2(highest / now))
         message += f". The scale is {scale_words(now)} and has been {scale_words(highest)}"
         interval = run.scale.growth_interval
@@ -80,7 +81,8 @@ def _dead(run: Run) -> Iterator[Finding]:
         if level.dead >= DEAD_DETAILS and level.dead == level.seen
     }
     if dead:
-        yield _all_zero(dead)
+        if "forward-overflow" not in run.facts:  # an inf in a divisor makes 0 of everything
+            yield _all_zero(dead)
         return
     absent = run.facts.get("missing-gradients")
     error = ending(run)

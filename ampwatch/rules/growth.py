@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampwatch.rules.finding import Finding, Rule
+from ampwatch.rules.levels import run_away
 from ampwatch.rules.skips import fitted
 from ampwatch.run import Run
 from ampwatch.run.rhythm import Rhythm
@@ -25,7 +26,7 @@ def _interval(run: Run) -> Iterator[Finding]:
         yield _periodic(run, rhythm)
         return
     tally = run.bursts.tally("probe")
-    if tally is None or tally.first is None or tally.bursts < FEWEST_PROBES:
+    if tally is None or tally.first is None or tally.bursts < FEWEST_PROBES or run_away(run):
         return
     interval = run.scale.growth_interval
     steps = run.steps - max(0, tally.first - (interval or 0))

@@ -9,15 +9,13 @@ from ampwatch.formats import FLOAT16
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.run import Run
 from ampwatch.run.ranges import Fit, fit, spread_of
+from ampwatch.run.scale_levels import RUNAWAY_SCALE
 from ampwatch.run.spans import Span
 from ampwatch.words import count_words, number_words, scale_words, share_words
 
 STATIC_SKIPS = 5
 STATIC_SHARE = 0.5
 """A fixed scale at which most steps overflow; a few may be one bad stretch of data."""
-RUNAWAY_SCALE = 2.0**30
-"""float16's smallest number times this is 64: no gradient needs more. torch's issue 98828 had to
-keep the scale from becoming inf."""
 BELOW_ONE_STEPS = 5
 """Fewer taken steps below 1 are a scale on its way, not one that has settled."""
 NEVER = 100_000
@@ -114,21 +112,28 @@ def _lossless_range(run: Run) -> dict[str, Any]:
 
 
 def _runaway(run: Run) -> Iterator[Finding]:
-    """A scale that has grown beyond 2^30 with no overflow since. Derived: 2^-24, float16's smallest
+    """A scale that has grown beyond 2^30 and stayed there. Derived: 2^-24, float16's smallest
     number, times 2^30 is 64, so a larger one lifts nothing."""
     grown = run.levels.grown_to
     last = run.last
-    if grown is None or grown < RUNAWAY_SCALE or last is None or last.dtype == "bfloat16":
+    if not run_away(run) or last is None:
         return
     norm = last.grad_norm
     size = f"tiny (norm {number_words(norm)})" if norm else "zero"
-    message = f"the scale has grown to {scale_words(grown)} and nothing overflows: the gradients "
+    message = f"the scale has grown to {scale_words(grown)}, where it lifts nothing: the gradients "
     message += f"are {size}"
     message += "" if last.dtype == "float16" else ", and nothing is computed in float16"
     yield Finding.over(
         Span(1, run.levels.grown_step, run.levels.grown_step), "scale-runaway", "warning", message,
         scale=grown, grad_norm=norm, dtype=last.dtype,
     )  # fmt: skip
+
+
+def run_away(run: Run) -> bool:
+    """Whether the scale has lost its meaning. One of bfloat16 had none before."""
+    grown, last = run.levels.grown_to, run.last
+    bfloat16 = last is not None and last.dtype == "bfloat16"
+    return grown is not None and grown >= RUNAWAY_SCALE and not bfloat16
 
 
 def _below_one(run: Run) -> Iterator[Finding]:

@@ -8,6 +8,9 @@ from ampwatch.run.spans import Span, extend
 
 FATAL_SCALE = 2.0**-128
 """float32 ends below 2^128, so from here on 1 / scale is inf in it."""
+RUNAWAY_SCALE = 2.0**30
+"""float16's smallest number times this is 64: no gradient needs more. torch's issue 98828 had to
+keep the scale from becoming inf."""
 STILL_STEPS = 20
 """A growth tracker that has not moved over so many taken steps: this scale does not adapt."""
 
@@ -26,7 +29,7 @@ class ScaleLevels:
         self.lowest_taken: float | None = None
         self.highest: float | None = None
         self.grown_to: float | None = None
-        """The scale of the latest growth, as long as nothing has overflowed since."""
+        """The scale of the latest growth, until it has come down to where scales belong."""
         self.grown_step = 0
         self.still = 0
         """Taken steps in a row over which the growth tracker stood still."""
@@ -43,7 +46,7 @@ class ScaleLevels:
     def changed(self, step: int, change: ScaleChange) -> None:
         if change.kind == "grew":
             self.grown_to, self.grown_step = change.after, step
-        elif change.kind != "held":
+        elif change.after < RUNAWAY_SCALE or change.kind == "set":
             self.grown_to = None
 
     def see(self, record: StepRecord) -> None:
