@@ -12,6 +12,7 @@ from ampwatch.explain.stage import Block, Line, Stage
 from ampwatch.formats import FLOAT16
 from ampwatch.record import Operation, StepAnatomy
 
+KEPT_FINITE, FEWEST_LEFT_OUT = 2, 3
 _END_OF_HALF = f"What is beyond {number(FLOAT16.largest)} is inf in float16."
 
 
@@ -115,5 +116,16 @@ def _back(anatomy: StepAnatomy) -> tuple[Block, ...]:
         lines.append(Line(cells, "bad" if bad else ""))
     if not lines:
         return ()
+    lines = _without_the_calm(lines)
     head = ("gradient of the result of", "dtype", "largest", "inf/NaN", "")
     return (Block("on the way back, from the loss", head, tuple(lines)),)
+
+
+def _without_the_calm(lines: list[Line]) -> list[Line]:
+    """Where inf comes up after many operations, the finite ones before it are left out."""
+    first = next((at for at, line in enumerate(lines) if line.mark == "bad"), 0)
+    left_out = first - KEPT_FINITE - 1
+    if left_out < FEWEST_LEFT_OUT:
+        return lines
+    said = Line((f"… {left_out} more, all finite", "", "", "", ""))
+    return [lines[0], said, *lines[first - KEPT_FINITE :]]

@@ -60,7 +60,7 @@ def _rows(anatomy: StepAnatomy, followed: Followed) -> list[Row]:
         if any(map(math.isfinite, alone)):
             label = "without the scale, in fp16"
             lost = [
-                f"{number(kept)} (lost)" if kept == 0 != value else number(kept)
+                "0 (lost)" if kept == 0 != value else number(kept)
                 for value, kept in zip(alone, half, strict=True)
             ]
             rows.append(("gradients", label, tuple(lost), half))

@@ -115,6 +115,8 @@ def test_gradients_are_compared_with_the_end_of_float16() -> None:
     half = [float(np.float16(value / 65536)) for value in followed(TAKEN).scaled]
     assert half[2] == 0.0  # 2^-26 is a quarter of the smallest float16
     assert alone == (number(half[0]), number(half[1]), "0 (lost)")
+    below = told(but(TAKEN, scaled=(512.0, -1.5, -(2.0**-10))), "gradients")
+    assert cells(below, "without the scale, in fp16")[-1] == "0 (lost)"
     kept = told(but(TAKEN, flushed=0), "gradients")
     assert "would keep all of 0.weight" in kept.text
 
@@ -141,6 +143,20 @@ def test_inf_is_told_where_it_came_up() -> None:
     assert "first in that of 2.bias" in alone.text
     put_in = told(replace(SKIPPED, operations=finite, injected=True), "gradients")
     assert "A key has put one inf into the gradients, first in that of 2.bias" in put_in.text
+
+
+def test_many_finite_gradients_before_the_first_inf_are_left_out() -> None:
+    calm = [replace(SKIPPED.operations[3], name=f"loss_{at}") for at in range(40)]
+    deep = replace(SKIPPED, operations=(*SKIPPED.operations[:3], *calm))
+    block = next(b for b in told(deep, "gradients").blocks if "way back" in b.title)
+    names = [line.cells[0] for line in block.lines]
+    assert names == [
+        *("loss_39", "… 37 more, all finite", "loss_1", "loss_0"),
+        *("linear in 2", "relu in 1", "linear in 0"),
+    ]
+    healthy = replace(TAKEN, operations=(*TAKEN.operations[:3], *calm))
+    block = next(b for b in told(healthy, "gradients").blocks if "way back" in b.title)
+    assert len(block.lines) == 43
 
 
 def test_unscaling_divides_and_inf_stays_inf() -> None:
