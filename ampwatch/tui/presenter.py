@@ -31,6 +31,7 @@ class Told:
     skipped: str
     loss: str
     state: str
+    step: str
     modes: tuple[str, ...]
     note: str = ""
 
@@ -42,13 +43,22 @@ def told(run: Run, panel: Controls, state: str, note: str) -> Told:
     loss = figure(last.loss) if last is not None else "–"
     modes: list[str] = []
     if last is not None:
-        scaler = f"scaler {last.scaler}" if last.scaler else "no scaler"
-        modes = [" · ".join(filter(None, (last.dtype, scaler)))]
-        modes.append(f"step {run.steps:,}")
-        for knob, word in ((controls.TARGET_GAIN, "targets"), (controls.LOSS_GAIN, "loss gain")):
-            if panel.value(knob) != knob.neutral:
-                modes.append(f"{word} {gain(panel.value(knob))}")
-    return Told(_digits(scale), str(run.skipped), _digits(loss), state, tuple(modes), note)
+        modes = [last.dtype or "", f"scaler {last.scaler}" if last.scaler else "no scaler"]
+        gains = [
+            f"{word} {gain(panel.value(knob))}"
+            for knob, word in ((controls.TARGET_GAIN, "targets"), (controls.LOSS_GAIN, "loss"))
+            if panel.value(knob) != knob.neutral
+        ]
+        modes.append("  ".join(gains))
+    return Told(
+        _digits(scale),
+        str(run.skipped),
+        _digits(loss),
+        state,
+        f"step {run.steps:,}" if run.steps else "",
+        tuple(modes),
+        note,
+    )
 
 
 def _digits(text: str) -> str:
@@ -99,9 +109,9 @@ class BigStatus(Horizontal):
         self.skipped.show(shown.skipped, alarming=shown.skipped != "0")
         self.loss.show(shown.loss)
         word, style = STATES.get(shown.state, (plain(shown.state).upper(), "reverse"))
-        lines = [Content.styled(f" {word} ", style)]
+        lines = [Content.assemble(f"{shown.step}  ", (f" {word} ", style))]
         if shown.note:
             lines.append(Content.styled(plain(shown.note), "bold $text-warning"))
         else:
-            lines += [Content(shorten(each, MODE_WIDTH + 6)) for each in shown.modes]
+            lines += [Content(shorten(each, MODE_WIDTH)) for each in shown.modes]
         self.mode.update(Content("\n").join(lines))
