@@ -148,7 +148,7 @@ class Trouble:
     def _arm(self) -> None:
         """A skip beside a finite loss: the next passes are searched."""
         self._calm = 0
-        if self._searches >= MOST_SEARCHES or self._found >= MOST_FOUND:
+        if self._searches >= MOST_SEARCHES or self._found + self._reader.late_origins >= MOST_FOUND:
             return
         if self.watchful and self._reader.step < self._until:
             return

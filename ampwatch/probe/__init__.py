@@ -18,9 +18,14 @@ detail.py           per-parameter figures, as often as the budget allows
 steps.py            from gradients to one record a step
 optimizer_state.py  what is going on with one optimizer between two of its steps
 draft.py            a record that waits for its numbers
+healthy.py          the same for nearly every step on the CPU, in half the time
+injection.py        one inf on request
 transfer.py         numbers from a device without waiting for it
 operations.py       the operations of a forward pass, read off the graph it left
 inquest.py          where inf or NaN in a loss came from; verdicts.py and guards.py judge it
+node_hooks.py       hooks on the nodes of one graph, for one backward pass
+activations.py      the gradients that flow between modules
+backward_origin.py  which operation of backward first made inf or NaN
 check.py            what mixed precision does on this machine
 ==================  ===========================================================
 """

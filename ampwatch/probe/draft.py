@@ -73,6 +73,7 @@ class Draft:
         "_sizes",
         "_step",
         "_values",
+        "explained",
         "finite_loss",
     )
 
@@ -102,7 +103,9 @@ class Draft:
         self._overhead = overhead
         self._lr = learning_rate(optimizer)
         self.finite_loss = True
-        """Whether its losses were so; known once it is finished."""
+        """Whether its losses were so; known once it is finished, as is the next one."""
+        self.explained = False
+        """Whether it tells where in backward inf or NaN began."""
 
     def finish(self, numbers: list[list[float]], send: Callable[[Sent], None]) -> bool:
         """Send the record, and the figures of each parameter if there are any.
@@ -141,7 +144,9 @@ class Draft:
         facts = around.facts
         if self._origin_search is not None:
             found_fact = self._origin_search.fact(nodes)
-            facts = facts if found_fact is None else tuple(sorted({*facts, found_fact}))
+            if found_fact is not None:
+                facts = tuple(sorted({*facts, found_fact}))
+                self.explained = True
         send(
             StepRecord(
                 self._step,
@@ -231,58 +236,6 @@ class Draft:
     ) -> TensorStats:
         ordered = tuple(rows[place] for place in self._backward_order()) if rows else ()
         return replace(stats, exponents=ordered, scale=scale)
-
-
-def healthy_record(
-    step: int,
-    state: OptimizerState,
-    optimizer: Optimizer,
-    norms: list[float],
-    found: list[Tensor],
-    losses: list[Tensor] | list[float],
-    around: Around,
-    overhead: float | None,
-) -> StepRecord:
-    """The record of nearly every step on the CPU, where all numbers are there at once: as a
-    :class:`Draft` makes it, in half the time."""
-    norm = math.hypot(*norms)
-    scale = tracker = None
-    if state.scale:
-        scale = state.scale[0].item()
-        tracker = int(state.scale[1].item()) if len(state.scale) > 1 else None
-        norm = norm / scale if scale else norm
-    if found:
-        skipped: bool | None = any(flag.item() for flag in found)
-    else:
-        skipped = False if around.scaler else None
-    loss = None
-    if losses:
-        values = [each.item() if isinstance(each, Tensor) else each for each in losses]
-        loss = values[0] if len(values) == 1 else sum(values) / len(values)
-    return StepRecord(
-        step,
-        around.time,
-        loss,
-        len(losses) or None,
-        scale,
-        tracker,
-        skipped,
-        norm,
-        None,
-        None,
-        0,
-        0,
-        None,
-        around.dtype,
-        around.scaler,
-        learning_rate(optimizer),
-        state.label,
-        around.target_gain,
-        around.loss_gain,
-        overhead,
-        around.facts,
-        around.metrics,
-    )
 
 
 def _largest(values: list[float]) -> float:

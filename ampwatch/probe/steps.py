@@ -23,9 +23,11 @@ from ampwatch.probe import private
 from ampwatch.probe.activations import FlowProbe
 from ampwatch.probe.backward_origin import LateOrigin
 from ampwatch.probe.detail import EARLY_STEPS, Figures, Spacing
-from ampwatch.probe.draft import Around, Draft, Sent, healthy_record
+from ampwatch.probe.draft import Around, Draft, Sent
 from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
+from ampwatch.probe.healthy import healthy_record
+from ampwatch.probe.injection import put_inf
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters
@@ -67,7 +69,9 @@ class StepReader:
         self.origin: LateOrigin | None = None
         """Seen in the latest backward pass, for the optimizer that steps next."""
         self.late_skips = 0
-        """Skipped steps beside a finite loss that were learned of after their time."""
+        """Skipped steps beside a finite loss that were learned of after their time, and how many
+        told where in backward inf or NaN began."""
+        self.late_origins = 0
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
@@ -106,7 +110,7 @@ class StepReader:
             if not private.is_unscaled(scaler, optimizer):
                 state.scale = scale_in_force(scaler)
             if self.inject:
-                self.inject = not _put_inf(parameters)
+                self.inject = not put_inf(parameters)
         state.origin, self.origin = self.origin, None
         state.reading = reading = Reading(parameters)
         values = state.values = reading.values
@@ -272,7 +276,8 @@ class StepReader:
     def _finish(self, transfer: Transfer, draft: Draft) -> None:
         if draft.finish(transfer.values(), self._send):
             self._armed = COUNT_AFTER_SKIP_STEPS
-            self.late_skips += draft.finite_loss
+            self.late_skips += draft.finite_loss and not draft.explained
+            self.late_origins += draft.explained
         elif self._armed:
             self._armed -= 1
 
@@ -287,20 +292,3 @@ class StepReader:
         elapsed = max(now - last - held, 1e-9)
         self.elapsed += elapsed
         return min(spent / elapsed, 1.0)
-
-
-def _put_inf(parameters: list[Tensor]) -> bool:
-    """Make the first value of the first gradient infinite, as an overflow would."""
-    for parameter in parameters:
-        gradient = parameter.grad
-        if gradient is None or not gradient.numel():
-            continue
-        with torch.no_grad():
-            if hasattr(gradient, "to_local"):
-                gradient = gradient.to_local()
-            if gradient.layout is torch.sparse_coo:
-                gradient = private.stored_values(gradient)
-            if gradient.layout is torch.strided and gradient.numel():
-                gradient[(0,) * gradient.dim()] = math.inf
-                return True
-    return False

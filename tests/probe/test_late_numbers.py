@@ -11,10 +11,14 @@ from torch import Tensor, nn
 from training_loops import RecordingHost, found_inf, true_norm
 
 import ampwatch
+from ampwatch.probe import activations as activations_module
+from ampwatch.probe import backward_origin as backward_origin_module
 from ampwatch.probe import gradients as gradients_module
 from ampwatch.probe import steps as steps_module
 from ampwatch.probe.gradients import Reading
 from ampwatch.probe.transfer import Transfer
+from ampwatch.record import ActivationStats
+from ampwatch.record.facts import split_fact
 
 CPU = torch.device("cpu")
 
@@ -57,6 +61,8 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Reading, "__init__", read)
     monkeypatch.setattr(gradients_module, "_values", lambda gradients, odd: None)
+    for module in (activations_module, backward_origin_module):
+        monkeypatch.setattr(module, "at_hand", lambda tensor: False)
 
 
 def run(recorded: RecordingHost, fused: bool, unscale: bool) -> tuple[list[int], list[float]]:
@@ -102,6 +108,52 @@ def test_late_records_are_right(
             assert record.nonfinite_tensors == 0
             if unscale:
                 assert record.clipped_norm == pytest.approx(min(norms[step], 0.5), rel=1e-5)
+
+
+def test_activation_gradients_that_come_late_are_those_of_their_step(
+    recorded: RecordingHost, late: None
+) -> None:
+    run(recorded, fused=False, unscale=True)
+    flows = [each for each in recorded.records if isinstance(each, ActivationStats)]
+    assert flows[0].step == 1
+    assert (flows[0].scale, flows[0].name) == (2.0**10, ("1", "1", "0"))
+    assert flows[0].after == (True, False, False)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    for _ in range(2):
+        optimizer.zero_grad()
+        output = net(torch.randn(4, 4))
+        output.retain_grad()
+        output.pow(2).mean().backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+    assert output.grad is not None
+    assert flows[0].max[1] == pytest.approx(float(output.grad.abs().max()), rel=1e-5)
+    assert flows[0].exponents[1].seen == output.numel()
+
+
+def test_where_inf_begins_in_backward_is_told_late_too(recorded: RecordingHost, late: None) -> None:
+    net = nn.Sequential(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    watch = ampwatch.hook(net, optimizer, scaler)
+    for step in range(24):
+        optimizer.zero_grad()
+        out = net(torch.ones(3, 4))
+        scaler.scale((out * (0.0 if step >= 8 else 1.0)).abs().sqrt().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    watch.close()
+    assert recorded.skips == list(range(8, 24))
+    told = {record.step: record.facts for record in recorded.steps if record.facts}
+    # The first skip is known three steps later, and arms the search for the step after that.
+    assert min(told) == 8 + SlowTransfer.lag + 1
+    name, details = split_fact(told[min(told)][0])
+    assert name == "backward-origin"
+    assert (details["operation"], details["kind"]) == ("SqrtBackward0", "nan")
+    assert (details["module"], details["place"]) == ("0", "after")
+    assert details["largest"] == f"{2.0**6 / 6:.3g}"  # a mean over six, at the scale of that step
 
 
 def test_a_metric_on_a_device_is_read_with_the_record(recorded: RecordingHost) -> None:
