@@ -416,7 +416,6 @@ def a_plain_step_with_adam() -> None:
             loss = mean_loss(model, x)
         scaler.scale(loss).backward()
         optimizer.step()
-        scaler.update() if False else None
 
 
 @LOOPS.add("step-outside-scaler", may="exploding-gradients loss-spike")

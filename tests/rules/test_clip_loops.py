@@ -120,9 +120,7 @@ def by_hand_after_unscaling() -> None:
 
 
 @LOOPS.add()
-def gradients_divided_by_the_number_of_micro_batches() -> (
-    None
-):  # divides grads by count while scaled: linear, correct
+def gradients_divided_by_the_number_of_micro_batches() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 1e-2)
     scaler = scaling(init_scale=1024.0)

@@ -167,11 +167,7 @@ def bfloat16_with_a_scaler() -> None:
 
 @LOOPS.add("schedule-on-skipped-step scale-settling")
 def a_cosine_schedule() -> None:
-    train(
-        steps=60, schedule=None, scaler=scaling(init_scale=2.0**28), before_step=None
-    ) if False else sched(
-        lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)
-    )
+    sched(lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60))
 
 
 @LOOPS.add("schedule-on-skipped-step")

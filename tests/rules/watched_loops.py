@@ -85,7 +85,8 @@ def watched(loop: Callable[[], None]) -> tuple[Run, str | None]:
             ended = f"{type(error).__name__}: {error}"
         finally:
             hook.close()
-    assert not [notice for notice in host.notices if "stopped watching" in notice]
+    failed = [notice for notice in host.notices if "stopped watching" in notice]
+    assert not failed, failed
     run = Run()
     for record in host.records:
         run.add(record)
