@@ -81,7 +81,7 @@ class Stepping:
         at_once = self._trouble.at_once = state.values is not None
         if state.counts is not None or state.suspect is not None:
             self._trouble.after_read(state)
-        if state.figures is not None and at_once and state.counts is None and state.reading:
+        if state.figures is not None and state.reading and not (at_once and state.counts):
             state.movement = Movement(state.parameters, state.reading)
         if self.dissection is not None:
             self.dissection.read(state, asked and not self._reader.inject)
@@ -105,13 +105,17 @@ class Stepping:
             self.ledger.open.pop(id(optimizer), None)
             self.ledger.mixed.discard(id(optimizer))
         if state.figures is not None:
-            self._trouble.at_detail(state, optimizer)
+            self._trouble.at_detail(state)
         if self._autocast.old_name is not None:
             self.facts.add(fact("deprecated-api", name=self._autocast.old_name))
             self._autocast.old_name = None
         losses = self.ledger.losses.taken()
         dtype = self._autocast.dtype()
-        self._trouble.before_record(state)
+        if state.values is None and found and not state.ran:
+            # The scaler has skipped this step: so it has waited for the device itself.
+            self._trouble.skipped_late(state, alone=len(self.optimizers.states) == 1)
+        else:
+            self._trouble.before_record(state)
         if self.dissection is not None:
             mode = self._knobs.mode_of(scaler)
             self.dissection.end(state, optimizer, scaler, found, self._reader.step, dtype, mode)

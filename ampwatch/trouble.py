@@ -11,12 +11,11 @@ import weakref
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ampwatch.probe.backward_origin import OriginSearch
 from ampwatch.probe.inquest import inquire
+from ampwatch.probe.left import Left
 from ampwatch.probe.losses import Losses
-from ampwatch.probe.movement import STILL_SHARE
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
@@ -75,6 +74,7 @@ class Trouble:
         self._bad_loss = self._suspicious = False
         self._glances = 0
         self._suspects: list[OptimizerState] = []
+        self._waiting: list[OptimizerState] = []
         self._told: set[str] = set()
         self._absent: dict[str, tuple[set[int], int]] = {}
         """By the label of an optimizer: what has had no gradient yet, and at how many looks."""
@@ -86,6 +86,8 @@ class Trouble:
             losses: what these roots were made of, without the scale.
         """
         if not self.at_once:
+            if self._waiting:
+                self._ask_waiting()
             if self._reader.late_skips != self._late_skips:
                 self._late_skips = self._reader.late_skips
                 self._arm()
@@ -186,8 +188,25 @@ class Trouble:
         self._looks += 1
         self._look_at_statistics()
 
-    def _look_at_statistics(self) -> None:
-        for module, buffer in spoilt(self._names.models()):
+    def skipped_late(self, state: OptimizerState, alone: bool) -> None:
+        """Where numbers come late, the scaler has waited for the device to skip this step: nothing
+        is in the way of a look now. Whether these gradients are still there at the next step is
+        told by their change counters, without a look.
+
+        Args:
+            alone: it is the only optimizer; of several, another's pass may come before its
+                gradients are cleared.
+        """
+        if state.left is not None and state.left.stale:
+            self._facts.add(fact("stale-gradients", tensor=state.left.name(self._names)))
+        state.left = Left.of(state.parameters) if alone else None
+        self._waiting = [state] if alone else []
+        if self._looks < MOST_LOOKS:
+            self._looks += 1
+            self._look_at_statistics(waited=True)
+
+    def _look_at_statistics(self, *, waited: bool = False) -> None:
+        for module, buffer in spoilt(self._names.models(), waited=waited):
             if module not in self._told:
                 self._told.add(module)
                 self._facts.add(fact("batchnorm-statistics", module=module, buffer=buffer))
@@ -205,27 +224,29 @@ class Trouble:
             told = fact("missing-gradients", tensor=name, count=len(still), looks=looks + 1)
             self._facts.add(told)
 
-    def at_detail(self, state: OptimizerState, optimizer: Optimizer) -> None:
+    def at_detail(self, state: OptimizerState) -> None:
         """A step with figures of each parameter is over: what has no gradient, what stood still."""
         if state.reading is not None and state.reading.index:
             self._note_absent(state)
         if self.at_once:
             self._look_at_statistics()
             self._suspicious = state.values is not None and 0.0 in state.values
-        movement = None if state.movement is None else state.movement.still()
-        rate = optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
-        if movement is not None and movement[0] >= STILL_SHARE and rate is not None and rate > 0:
-            kept = movement[1]
-            dtype = str(kept.dtype).removeprefix("torch.")
-            name = self._names.name(kept, 0, 0)
-            self._facts.add(fact("weights-still", tensor=name, dtype=dtype))
+        if state.movement is not None:
+            state.movement.look()
 
     def close(self) -> None:
         self._suspects.clear()
+        self._waiting.clear()
 
     def _explained(self) -> bool:
         """Whether this very step's backward pass has told where inf or NaN began."""
         return any(each.startswith("backward-origin") for each in self._facts)
+
+    def _ask_waiting(self) -> None:
+        """As :meth:`_ask_suspects`, for gradients that cannot be looked at."""
+        for state in self._waiting:
+            if state.left is not None and not state.left.unchanged():
+                state.left, self._waiting = None, []
 
     def _ask_suspects(self) -> None:
         """Whether what was inf or NaN at the step before is so still, before this pass begins.

@@ -23,6 +23,9 @@ injection.py        one inf on request
 transfer.py         numbers from a device without waiting for it
 operations.py       the operations of a forward pass, read off the graph it left
 inquest.py          where inf or NaN in a loss came from; verdicts.py and guards.py judge it
+left.py             whether the gradients of a skipped step were cleared
+movement.py         whether weights move at all
+statistics.py       running statistics that hold inf or NaN
 node_hooks.py       hooks on the nodes of one graph, for one backward pass
 activations.py      the gradients that flow between modules
 backward_origin.py  which operation of backward first made inf or NaN

@@ -14,6 +14,7 @@ from ampwatch.probe.exponents import divided
 from ampwatch.probe.gradients import total_norm
 from ampwatch.probe.parameters import Parameters
 from ampwatch.record import NO_METRICS, ActivationStats, Exponents, StepRecord, TensorStats
+from ampwatch.record.facts import fact
 
 if TYPE_CHECKING:
     from ampwatch.probe.optimizer_state import OptimizerState
@@ -66,6 +67,7 @@ class Draft:
         "_index",
         "_label",
         "_lr",
+        "_movement",
         "_names",
         "_origin_search",
         "_overhead",
@@ -98,6 +100,7 @@ class Draft:
         self._figures_scaled = state.figures_scaled
         self._flow = state.flow
         self._origin_search = state.origin
+        self._movement = state.movement
         self._clips = state.clips
         self._around = around
         self._overhead = overhead
@@ -113,9 +116,8 @@ class Draft:
         Returns:
             Whether the step was skipped.
         """
-        norms, found, scale_and_tracker, losses, late, totals, counts, figures, flow, nodes = (
-            numbers
-        )
+        norms, found, scale_and_tracker, losses, late, totals, counts, *looks = numbers
+        figures, flow, nodes, moved = looks
         around = self._around
         if self._values is not None:
             norms = self._values
@@ -141,12 +143,7 @@ class Draft:
         metrics = around.metrics
         if late:
             metrics = {**metrics, **dict(zip(around.late, late, strict=True))}
-        facts = around.facts
-        if self._origin_search is not None:
-            found_fact = self._origin_search.fact(nodes)
-            if found_fact is not None:
-                facts = tuple(sorted({*facts, found_fact}))
-                self.explained = True
+        facts = self._facts(nodes, [] if skipped else moved)
         send(
             StepRecord(
                 self._step,
@@ -183,6 +180,22 @@ class Draft:
             send(self._flow.record(self._step, flow, scale))
         self.finite_loss = all(map(math.isfinite, losses))
         return bool(skipped)
+
+    def _facts(self, nodes: list[float], moved: list[float]) -> tuple[str, ...]:
+        """Those that were known, and those that the numbers tell."""
+        fresh = set()
+        if self._origin_search is not None:
+            origin = self._origin_search.fact(nodes)
+            if origin is not None:
+                self.explained = True
+                fresh.add(origin)
+        still = self._movement.still(moved) if self._movement is not None and moved else None
+        if still is not None and self._lr:
+            name = self._names.name(still, 0, 0)
+            dtype = str(still.dtype).removeprefix("torch.")
+            fresh.add(fact("weights-still", tensor=name, dtype=dtype))
+        known = self._around.facts
+        return tuple(sorted(fresh.union(known))) if fresh else known
 
     def _times(self, norms: list[float], factor: float, ids: set[int]) -> list[float]:
         return [

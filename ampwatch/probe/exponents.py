@@ -142,7 +142,7 @@ def count(values: Tensor) -> Exponents:
         return _count(values.resolve_neg().numpy())
     # Exact; numpy has no bfloat16. The eight bits behind the sign are the exponent and 127.
     array = values.float().resolve_neg().contiguous().numpy()
-    bits = array.view(np.uint32)
+    bits = array.view(np.int32)
     counts = np.bincount(((bits >> 23) & 255).astype(np.int64), minlength=256).tolist()
     if not counts[0] and not counts[255]:
         return packed_row(-127, counts, 0, 0, 0)

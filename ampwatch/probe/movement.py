@@ -5,6 +5,7 @@ An update below about half a unit in the last place of a weight leaves every bit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,36 +30,49 @@ class Sample(NamedTuple):
 
 
 class Movement:
-    """Taken before a step, asked after it. On the CPU only: elsewhere a look would wait."""
+    """Taken before a step, asked after it; where numbers come late, the answer comes with them.
 
-    __slots__ = ("_samples",)
+    Attributes:
+        scalars: for each sample, how many weights had a gradient, and how many of those kept
+            every bit; once :meth:`look` was called.
+    """
+
+    __slots__ = ("_samples", "scalars")
 
     def __init__(self, parameters: list[Tensor], reading: Reading) -> None:
         self._samples: list[Sample] = []
+        self.scalars: list[Tensor] = []
         stride = max(1, len(reading.index) // MOST_TENSORS)
         for position in reading.index[::stride]:
             parameter = parameters[position]
             gradient = parameter.grad
             if gradient is None or type(parameter.data) is not Tensor:
                 continue
-            plain = gradient.layout is torch.strided and parameter.device.type == "cpu"
-            if plain and parameter.is_contiguous() and gradient.is_contiguous():
+            strided = gradient.layout is torch.strided and gradient.is_contiguous()
+            if strided and parameter.is_contiguous():
                 before = _part(parameter).clone()
                 self._samples.append(Sample(parameter, before, _part(gradient) != 0))
 
-    def still(self) -> tuple[float, Tensor] | None:
-        """Share of the weights with a gradient that kept every bit, and one such parameter."""
-        with_gradient = kept = 0
-        example = None
+    def look(self) -> None:
+        """The step is over."""
         for parameter, before, where in self._samples:
-            same = int(((_part(parameter) == before) & where).sum())
-            with_gradient += int(where.sum())
-            kept += same
-            if same and example is None:
-                example = parameter
-        if with_gradient < FEWEST or example is None:
+            same = (_part(parameter) == before) & where
+            self.scalars += [where.sum(), same.sum()]
+
+    def still(self, numbers: Sequence[float]) -> Tensor | None:
+        """A parameter that stood still, if nearly all weights with a gradient did so.
+
+        Args:
+            numbers: what became of :attr:`scalars`.
+        """
+        with_gradient, kept = sum(numbers[0::2]), sum(numbers[1::2])
+        if with_gradient < FEWEST or kept < STILL_SHARE * with_gradient:
             return None
-        return kept / with_gradient, example
+        return next(
+            sample.parameter
+            for sample, same in zip(self._samples, numbers[1::2], strict=True)
+            if same
+        )
 
 
 def _part(tensor: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from ampwatch.probe.backward_origin import LateOrigin
 from ampwatch.probe.detail import Figures
 from ampwatch.probe.draft import Clip
 from ampwatch.probe.gradients import Reading
+from ampwatch.probe.left import Left
 from ampwatch.probe.movement import Movement
 from ampwatch.probe.parameters import trained
 
@@ -28,6 +29,7 @@ class OptimizerState:
         "ids",
         "in_scaler",
         "label",
+        "left",
         "made_at",
         "movement",
         "origin",
@@ -56,6 +58,8 @@ class OptimizerState:
         """A parameter whose gradient was inf or NaN at its last step."""
         self.stale: bool | None = None
         """Whether that gradient was so before every backward pass since; None before the first."""
+        self.left: Left | None = None
+        """What its latest skipped step left behind, where gradients cannot be looked at."""
         self.unscaled_at = self.stepped_at = self.read_at = -1
         """How many backward passes there had been."""
         self.forget()

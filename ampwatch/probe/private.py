@@ -172,6 +172,11 @@ def compiled_autograd() -> bool:
     return bool(getattr(module, "compiled_autograd_enabled", False))
 
 
+def times_changed(tensor: Tensor) -> int:
+    """How often a tensor was changed in place; reads ``_version``."""
+    return int(tensor._version)
+
+
 # Clipping: callers hold their own reference to clip_grad_norm_, but all of them go through this.
 
 ClipFunction = Callable[..., None]

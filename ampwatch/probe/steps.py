@@ -237,6 +237,7 @@ class StepReader:
                 () if state.figures is None else state.figures.scalars,
                 () if state.flow is None else state.flow.scalars,
                 () if state.origin is None else state.origin.scalars,
+                () if state.movement is None else state.movement.scalars,
             ),
             device,
         )

@@ -171,3 +171,72 @@ def test_numbers_on_the_cpu_are_there_at_once() -> None:
     assert transfer.ready()
     assert transfer.values() == [[1.5], [], [2, True]]
     assert Transfer((), None).values() == []
+
+
+def facts_named(recorded: RecordingHost, name: str) -> list[int]:
+    """The steps whose records have this fact."""
+    return [
+        record.step
+        for record in recorded.steps
+        if any(split_fact(each)[0] == name for each in record.facts)
+    ]
+
+
+@pytest.mark.parametrize("clear", ["to none", "to zero", "never"])
+def test_gradients_that_are_never_cleared_are_known_by_their_change_counter(
+    clear: str, recorded: RecordingHost, late: None
+) -> None:
+    net = nn.Sequential(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ampwatch.hook(net, optimizer, scaler):
+        for step in range(8):
+            if clear != "never":
+                optimizer.zero_grad(set_to_none=clear == "to none")
+            for _ in range(2):
+                gain = float("inf") if step >= 3 else 1.0
+                scaler.scale(net(torch.ones(3, 4)).sum() * gain).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert recorded.skips == [3, 4, 5, 6, 7]
+    expected = [4, 5, 6, 7] if clear == "never" else []
+    assert facts_named(recorded, "stale-gradients") == expected
+
+
+def test_running_statistics_are_looked_at_when_the_scaler_has_waited(
+    recorded: RecordingHost, late: None
+) -> None:
+    net = nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ampwatch.hook(net, optimizer, scaler):
+        for step in range(4):
+            optimizer.zero_grad()
+            inputs = torch.randn(3, 4) * (float("inf") if step == 2 else 1.0)
+            scaler.scale(net(inputs).square().sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert facts_named(recorded, "batchnorm-statistics") == [2]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize(("rate", "still"), [(1e-12, True), (1e-2, False)])
+def test_weights_that_stand_still_are_told_late_and_skipped_ones_do_not_count(
+    rate: float, still: bool, fused: bool, recorded: RecordingHost, late: None
+) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8))
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ampwatch.hook(net, optimizer, scaler):
+        for step in range(40):
+            optimizer.zero_grad()
+            gain = float("inf") if step % 12 == 0 else 1.0  # at the detail step 12, too
+            scaler.scale(net(torch.randn(3, 4)).square().mean() * gain).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    details = {stats.step for stats in recorded.stats}
+    assert {1, 12, 35} <= details
+    told = facts_named(recorded, "weights-still")
+    assert set(told) <= details - set(recorded.skips)
+    assert (1 in told, 35 in told) == (still, still)
