@@ -46,13 +46,13 @@ def command(asked: str | None, list_lessons: bool, check: bool, device: str | No
 
 
 def listed(lessons: tuple[Lesson, ...], progress: Progress) -> list[str]:
-    """One line a lesson: number, name, how far it was taken, and what is learned."""
+    """One line a lesson: number, name, how far it was taken, and its title."""
     width = max(len(lesson.id) for lesson in lessons)
     lines = []
     for lesson in lessons:
         number = str(lesson.number or "")
         stand = progress.of(lesson.id).words()
-        lines.append(f"{number:>2}  {lesson.id:{width}}  {stand:>9}  {lesson.goal}")
+        lines.append(f"{number:>2}  {lesson.id:{width}}  {stand:>10}  {lesson.title}")
     return lines
 
 

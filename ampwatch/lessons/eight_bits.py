@@ -120,7 +120,7 @@ LESSON = Lesson(
     id="eight_bits",
     number=9,
     title="Eight bits",
-    goal="fp8 needs a scale per tensor; e5m2 reaches further, e4m3 keeps one bit more.",
+    goal="fp8 needs a scale per tensor; e4m3 keeps digits, e5m2 reaches far.",
     demo="chargpt",
     args=("--steps", "1000000"),
     sources=(
@@ -146,6 +146,7 @@ LESSON = Lesson(
             name="range",
             steps=20,
             until=measured,
+            dtype="float16",
             within=2000,
             tab="range",
         ),

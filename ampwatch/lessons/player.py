@@ -70,6 +70,8 @@ class Player:
         self.state = WAITING
         self._run: Run | None = None
         self._entered: int | None = None
+        self._settling = False
+        """What the lesson itself has turned is not in force yet."""
         self._began = 0
         self._places: dict[str, int] = {}
 
@@ -150,6 +152,7 @@ class Player:
             self._began = run.steps
         if part.name:
             self._places[part.name] = self._began
+        self._settling = bool(part.do)
         for knob, value in part.do:
             self.controls.request(knob, value)
             if knob is PAUSE:
@@ -190,13 +193,13 @@ class Player:
             return False
         if isinstance(part, Waiting):
             # What came before does not count: the stretch of steps begins anew.
-            settling = bool(part.do) and self.waited <= SETTLING_STEPS
+            self._settling = self._settling and self.waited <= SETTLING_STEPS
             self._began = scene.run.steps
             if part.name:
                 self._places[part.name] = self._began
-            if not settling:
+            if not self._settling:
                 self._entered = scene.run.steps
-            self.state = WAITING if settling or now else BLOCKED
+            self.state = WAITING if self._settling or now else BLOCKED
         else:
             self.state = BLOCKED
         return True

@@ -149,14 +149,18 @@ class Scene:
         return next(iter(self.values(quantity, step, step)), None)
 
     def values(self, quantity: str, first: int, last: int) -> list[float]:
-        """A series from one step to another, both included, without gaps."""
+        """A series from one step to another, both included, without the steps that lack it."""
+        return [value for _, value in self.points(quantity, first, last)]
+
+    def points(self, quantity: str, first: int, last: int) -> list[tuple[int, float]]:
+        """The same with the steps."""
         history = self.run.series.get(quantity)
         if history is None or last < first:
             return []
         columns = history.sample(first, last, last - first + 1)
         return [
-            math.nan if bad else float(value)
-            for value, bad in zip(columns.lo, columns.bad, strict=True)
+            (step, math.nan if bad else float(value))
+            for step, (value, bad) in enumerate(zip(columns.lo, columns.bad, strict=True), first)
             if bad or value == value
         ]
 

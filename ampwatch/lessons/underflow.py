@@ -58,8 +58,8 @@ def range_words(scene: Scene) -> str:
 
 def highest_loss(scene: Scene) -> tuple[float, int]:
     """The largest loss since the scaler is on, and its step: there a task was new."""
-    losses = scene.values("loss", scene.began, scene.run.steps - 1)
-    return max(zip(losses, range(scene.began, scene.run.steps), strict=True))
+    points = scene.points("loss", scene.began, scene.run.steps - 1)
+    return max(((loss, step) for step, loss in points if math.isfinite(loss)), default=(0.0, 0))
 
 
 def learned(scene: Scene) -> bool:

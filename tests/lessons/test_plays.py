@@ -1,0 +1,224 @@
+"""Each lesson in the dashboard, from its first part to its last, by the keys a learner presses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.keys import _character_to_key
+
+from ampwatch.controls import Controls
+from ampwatch.lessons import LESSONS
+from ampwatch.lessons.learner import Learner
+from ampwatch.lessons.page import page_of
+from ampwatch.lessons.player import Player
+from ampwatch.lessons.progress import Progress
+from ampwatch.session import Session
+from ampwatch.tui.lesson_app import LessonApp
+from ampwatch.tui.lesson_menu import LessonMenu, first_unfinished
+from tests.lessons.tapes import LESSON, OWN_KEYS, TapeJob, tape
+from tests.tui.reading import frame, messages, screen_text
+
+NAMES = tuple(LESSON)
+SMALL, LARGE, PROJECTOR = (80, 24), (160, 50), (100, 30)
+NAMED_KEYS = {"space": "space"}
+MOST_FRAMES = 200
+
+
+def lesson_app(name: str, folder: Path, progress: Progress | None = None) -> tuple[LessonApp, Any]:
+    """A lesson on the dashboard, with a tape in place of a training."""
+    job = TapeJob(tape(name, folder))
+    controls = Controls(job.send)
+    session = Session(job, controls)
+    player = Player(LESSON[name], controls)
+    kept = progress if progress is not None else Progress()
+    return LessonApp(session, controls, job, player, kept, "lesson 4"), job
+
+
+def words(text: str) -> str:
+    return " ".join(re.sub(r"[┃━│]", " ", text).split())
+
+
+def panel_text(app: LessonApp) -> str:
+    """What stands in the lesson's panel."""
+    region = app.screen.query_one("#lesson").region
+    rows = app.screen._compositor.render_strips()[region.y : region.bottom]
+    return "\n".join(row.crop(region.x, region.right).text for row in rows)
+
+
+def check_page(app: LessonApp) -> None:
+    """Every sentence is on the screen, and so are the plots and the table it speaks of."""
+    page = page_of(app.player)
+    shown = words(panel_text(app))
+    for part in (page.verdict, page.text, page.trouble, *(w for _, w in page.choices)):
+        assert words(part) in shown
+    for key in page.keys:
+        assert key in shown
+    scroll = app.screen.query_one("#lesson-scroll")
+    assert scroll.virtual_size.height <= scroll.size.height
+    screen = screen_text(app)
+    if page.table is not None:
+        for row in page.table.rows:
+            for cell in row:
+                assert cell in screen
+    elif page.tab == "overview":
+        for name in page.look:
+            plot = app._main.overview.plots[name]
+            assert plot.display
+            assert plot.has_class("-pointed")
+            assert plot.size.height >= 6
+            assert "small" not in screen
+    elif page.tab == "range" and app.session.run.tensors is not None:
+        assert "too small to draw" not in screen
+
+
+async def play(app: LessonApp, job: TapeJob, size: tuple[int, int]) -> int:
+    """Play a lesson to its end; how many pages were read."""
+    learner, read = Learner(), set()
+    async with app.run_test(size=size) as pilot:
+        for _ in range(MOST_FRAMES):
+            await frame(app)
+            if app.player.finished:
+                break
+            keys = learner.keys(app.player)
+            if keys:
+                await pilot.pause()
+                check_page(app)
+                read.add(app.player.index)
+            for key in keys:
+                if key in OWN_KEYS:
+                    job.done(f"key {key}")
+                await pilot.press(NAMED_KEYS.get(key) or _character_to_key(key))
+        assert app.player.done, (page_of(app.player), job.place)
+        await pilot.pause()
+        assert "goes on with lesson 4" in screen_text(app)
+        await pilot.press("n")
+        await pilot.pause()
+        assert app.wants_next
+    return len(read)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "160x50"])
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_lesson_is_played_to_its_end_by_its_keys(
+    name: str, size: tuple[int, int], tapes: Path
+) -> None:
+    progress = Progress()
+    app, job = lesson_app(name, tapes, progress)
+    waits = sum(not hasattr(part, "keys") and hasattr(part, "until") for part in LESSON[name].parts)
+    assert await play(app, job, size) >= len(LESSON[name].parts) - waits
+    assert progress.of(name).done
+
+
+@pytest.mark.parametrize("presenting", [False, True], ids=["plain", "presenter"])
+async def test_lesson_3_can_be_read_on_a_projector(presenting: bool, tapes: Path) -> None:
+    app, job = lesson_app("overflow", tapes)
+    if presenting:
+        app.look.presenting = False
+
+        async def begin() -> None:
+            await app.run_action("presenter")
+
+        app.call_later(begin)
+    assert await play(app, job, PROJECTOR) >= 10
+
+
+async def test_every_key_of_the_dashboard_still_works_beside_a_lesson(tapes: Path) -> None:
+    app, job = lesson_app("growth", tapes)
+    async with app.run_test(size=SMALL) as pilot:
+        await frame(app)
+        await pilot.press("i", "t", "d")
+        assert [each.knob for each in job.sent] == ["inject", "target_gain", "dtype"]
+        await pilot.press("2")
+        assert app._main.tab == "range"
+        await pilot.press("escape")
+        assert app._main.tab == "overview"
+        await pilot.press("question_mark")
+        assert "The lesson" in screen_text(app)
+        await pilot.press("escape")
+        await pilot.press("n")
+        assert app.player.index == 1
+
+
+async def test_a_key_that_can_do_nothing_now_says_why(tapes: Path) -> None:
+    app, job = lesson_app("growth", tapes)
+    async with app.run_test(size=SMALL) as pilot:
+        await frame(app)
+        await pilot.press("n", "n")
+        assert any("by itself" in each for each in messages(app))
+
+
+async def test_letters_typed_into_the_palette_answer_no_question(tapes: Path) -> None:
+    app, job = lesson_app("overflow", tapes)
+    async with app.run_test(size=SMALL) as pilot:
+        for _ in range(20):
+            await frame(app)
+            if app.player.state == "asking":
+                break
+        assert app.player.state == "asking"
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press("a", "b")
+        assert app.player.state == "asking"
+        await pilot.press("escape")
+        await pilot.press("b")
+        assert app.player.choice == "b"
+
+
+async def test_a_lesson_moves_beside_the_plots_when_there_is_room(tapes: Path) -> None:
+    app, job = lesson_app("growth", tapes)
+    async with app.run_test(size=SMALL) as pilot:
+        await frame(app)
+        panel = app.screen.query_one("#lesson")
+        assert panel.region.x == 0
+        await pilot.resize_terminal(*LARGE)
+        await pilot.pause()
+        assert panel.region.x > 100
+        await pilot.resize_terminal(20, 8)
+        await pilot.pause()
+        await pilot.resize_terminal(*SMALL)
+        await pilot.pause()
+        assert panel.region.x == 0
+        check_page(app)
+
+
+# The menu.
+
+
+async def test_the_menu_begins_at_the_first_lesson_that_is_not_done() -> None:
+    progress = Progress()
+    progress.note("autocast", 9, 9, True)
+    progress.note("underflow", 4, 10, False)
+    app = LessonMenu(LESSONS, progress)
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.pause()
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        for lesson in LESSONS:
+            assert lesson.title in text
+            assert lesson.goal in text
+        assert "1 of 9 done" in text
+        assert "part 4/10" in text
+        await pilot.press("enter")
+    assert app.return_value is LESSON["underflow"]
+
+
+@pytest.mark.parametrize(("key", "chosen"), [("3", "overflow"), ("q", None), ("down", None)])
+async def test_the_menu_by_keys(key: str, chosen: str | None) -> None:
+    app = LessonMenu(LESSONS, Progress())
+    async with app.run_test(size=SMALL) as pilot:
+        await pilot.press(key)
+        await pilot.pause()
+        if key == "down":
+            await pilot.press("enter")
+            await pilot.pause()
+            chosen = "underflow"
+    assert app.return_value is (LESSON[chosen] if chosen else None)
+
+
+def test_with_all_lessons_done_the_menu_begins_at_the_first() -> None:
+    progress = Progress()
+    for lesson in LESSONS:
+        progress.note(lesson.id, 1, 1, True)
+    assert first_unfinished(LESSONS, progress) == 0
