@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 
 import pytest
 
@@ -61,6 +62,15 @@ def test_a_rule_explains_itself_in_whole_sentences(rule: Rule) -> None:
     for text in (rule.summary, rule.explanation, rule.remedy, rule.source):
         assert text[0].isupper() or text[0].islower()
         assert text.endswith((".", "?"))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_shows_the_mistake_put_right_and_says_how_it_is_recognised(rule: Rule) -> None:
+    assert rule.before != rule.after
+    for code in (rule.before, rule.after):
+        compile(f"for _ in ():\n{textwrap.indent(code, ' ')}", rule.id, "exec")
+    assert rule.source
+    assert rule.check.__doc__
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

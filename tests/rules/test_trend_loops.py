@@ -230,6 +230,16 @@ def eight_relus() -> None:
     train(model=model, steps=60, data=lambda step: torch.randn(32, 32))
 
 
+@LOOPS.add("lone-overflow", may="loss-spike exploding-gradients")
+def one_batch_with_targets_too_large() -> None:
+    train(
+        steps=120,
+        loss=lambda model, x: F.mse_loss(
+            model(x).float(), x.mean(1, keepdim=True) * (3e5 if Now.step == 70 else 1)
+        ),
+    )
+
+
 @pytest.mark.parametrize("loop", LOOPS.all, ids=str)
 def test_exactly_the_mistakes_of_a_loop_are_found(loop: object) -> None:
     LOOPS.check(loop)
