@@ -109,13 +109,15 @@ def test_detail_steps_at_every_step_change_no_bit(
 
 def test_a_clip_of_scaled_gradients_is_a_fact(recorded: RecordingHost) -> None:
     train(CASES["clip-scaled"].but(steps=3), hooked=True)
-    assert all("clip-while-scaled" in record.facts for record in recorded.steps)
+    assert all("clip-while-scaled:limit=0.5" in record.facts for record in recorded.steps)
 
 
 @pytest.mark.parametrize("name", ["clip", "clip-without-scaler", "dynamic", "accumulate", "off"])
 def test_a_healthy_loop_has_no_facts(name: str, recorded: RecordingHost) -> None:
     train(CASES[name].but(steps=5), hooked=True)
-    assert recorded.facts == set()
+    # While a scale finds its level, its overflows are followed into backward.
+    told = {each for each in recorded.facts if ",kind=overflow," not in each}
+    assert told == set()
 
 
 def test_random_generators_are_left_alone(recorded: RecordingHost) -> None:
