@@ -164,8 +164,10 @@ LESSON = Lesson(
             otherwise="The loss was not computed in fp32.",
         ),
         Press(
-            "Now without: press d twice. bf16 comes first, then fp32, where autocast is off.",
-            keys="d d",
+            "Now without autocast: press d until the line at the top says float32. bfloat16 comes "
+            "before it.",
+            keys="d",
+            again=True,
             until=lambda scene: scene.dtype == "float32",
         ),
         Wait(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 FOLDER = Path(__file__).parents[2] / "demos"
-NAMES = ("linear", "digits", "chargpt", "gan", "underflow")
+NAMES = ("linear", "digits", "chargpt", "gan", "underflow", "clipping", "rounding", "forward")
 
 
 def path(name: str) -> Path:

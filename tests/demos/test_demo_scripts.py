@@ -11,8 +11,26 @@ import demo_scripts
 import pytest
 import torch
 
-STEPS = {"linear": 30, "digits": 21, "chargpt": 3, "gan": 51, "underflow": 201}
-SHORT = {"linear": 60, "digits": 6, "chargpt": 3, "gan": 55, "underflow": 60}
+STEPS = {
+    "linear": 30,
+    "digits": 21,
+    "chargpt": 3,
+    "gan": 51,
+    "underflow": 201,
+    "clipping": 30,
+    "rounding": 30,
+    "forward": 30,
+}
+SHORT = {
+    "linear": 60,
+    "digits": 6,
+    "chargpt": 3,
+    "gan": 55,
+    "underflow": 60,
+    "clipping": 60,
+    "rounding": 60,
+    "forward": 60,
+}
 every_demo = pytest.mark.parametrize("name", demo_scripts.NAMES)
 
 

@@ -219,3 +219,75 @@ def test_gan_steps_both_optimizers_and_updates_the_scale_once_a_round(
     after = demo_scripts.train("gan", "--steps", "3").state_dict()
     assert calls == ["step", "step", "update"] * 3
     assert all(not torch.equal(before[key], after[key]) for key in before)
+
+
+# clipping
+
+
+@torch.no_grad()
+def error_on(model: nn.Module, target: Tensor, x: Tensor) -> float:
+    return (nn.functional.mse_loss(model(x), target) / target.square().mean()).item()
+
+
+def test_clipping_after_unscale_learns_and_clipping_before_it_hardly_does(scales: Scales) -> None:
+    both = demo_scripts.train("clipping", "--steps", "300")
+    x = torch.randn(4096, 32, generator=torch.Generator().manual_seed(99))
+    y = x.sum(dim=1, keepdim=True) / 32**0.5
+    assert error_on(both["after"], y, x) < 0.02
+    assert error_on(both["before"], y, x) > 0.8
+
+
+def test_clipping_in_the_wrong_order_does_no_harm_without_a_scaler(
+    scales: Scales, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.amp.GradScaler", partial(torch.amp.GradScaler, enabled=False))
+    both = demo_scripts.train("clipping", "--steps", "50")
+    assert torch.equal(bits(both["after"]), bits(both["before"]))
+
+
+# rounding
+
+
+def test_rounding_most_bf16_weights_stand_still_and_their_net_stays_behind(scales: Scales) -> None:
+    both = demo_scripts.train("rounding", "--steps", "400")
+    still, still_fp32 = scales.metrics["still"], scales.metrics["still_fp32"]
+    assert sum(still[100:]) / 300 > 0.5
+    assert sum(still_fp32[100:]) / 300 < 0.1  # of skipped steps alone
+    assert {p.dtype for p in both["bf16"].parameters()} == {torch.bfloat16}
+    assert error_on_the_mean(both["bf16"].float()) > 1.5 * error_on_the_mean(both["fp32"])
+
+
+# forward
+
+
+@torch.no_grad()
+def error_on_the_energy(model: nn.Module, gain: float = 1.0) -> float:
+    x = torch.randn(4096, 32, generator=torch.Generator().manual_seed(99)) * gain
+    y = x.square().mean(dim=1, keepdim=True)
+    return (nn.functional.mse_loss(model(x), y) / (y - y.mean()).square().mean()).item()
+
+
+def test_forward_learns_the_energy(scales: Scales) -> None:
+    assert error_on_the_energy(demo_scripts.train("forward", "--steps", "0")) > 0.5
+    assert error_on_the_energy(demo_scripts.train("forward", "--steps", "600")) < 0.05
+
+
+def test_forward_recovers_from_a_tenfold_signal_and_not_from_a_thousandfold(
+    scales: Scales,
+) -> None:
+    scales.gains = {100: 10.0, 200: 1.0, 300: 1000.0}
+    demo_scripts.train("forward", "--steps", "360")
+    assert len(scales.skipped(100, 200)) < 20
+    assert scales.skipped(150, 200) == [] or len(scales.skipped(150, 200)) < 5
+    assert scales.skipped(300, 360) == list(range(300, 360))
+
+
+def test_forward_is_finite_in_bf16_at_a_thousandfold_signal(
+    scales: Scales, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    autocast = torch.autocast
+    monkeypatch.setattr("torch.autocast", lambda device, _: autocast(device, torch.bfloat16))
+    scales.gains = {50: 1000.0}
+    model = demo_scripts.train("forward", "--steps", "80")
+    assert scales.skipped() == [] or max(scales.skipped()) < 60
+    assert all(torch.isfinite(p).all() for p in model.parameters())

@@ -69,7 +69,7 @@ def check_page(app: LessonApp) -> None:
             assert plot.display
             assert plot.has_class("-pointed")
             assert plot.size.height >= 6
-            assert "small" not in screen
+            assert "too small" not in screen
     elif page.tab == "range" and app.session.run.tensors is not None:
         assert "too small to draw" not in screen
 
