@@ -49,12 +49,13 @@ def behind(scene: Scene) -> bool:
 
 
 def behind_words(scene: Scene) -> str:
-    skips = len(scene.skips)
+    skips = count_words(len(scene.skips), "step")
+    right, wrong = loss(scene, RIGHT) or 1, loss(scene, WRONG) or 0
     return (
-        f"After {scene.run.steps} steps the copy that is clipped after unscale_ has a loss of "
-        f"{number_words(loss(scene, RIGHT))}, the other one {number_words(loss(scene, WRONG))}: "
-        f"{(loss(scene, WRONG) or 0) / (loss(scene, RIGHT) or 1):.0f} times as much. Nothing "
-        f"crashed, torch said nothing, and {count_words(skips, 'step')} skipped is no sign of it."
+        f"After {scene.run.steps} steps the copy that is clipped after unscale_ (the lower curve) "
+        f"has a loss of {number_words(right)}, the other one {number_words(wrong)}: "
+        f"{wrong / right:.0f} times as much. Nothing crashed, torch said nothing, and {skips} "
+        "skipped is no sign of it."
     )
 
 

@@ -25,25 +25,30 @@ def gone(scene: Scene) -> bool:
     )
 
 
+def lost(scene: Scene) -> Scene:
+    """The run since every loss has been inf or NaN."""
+    points = scene.since("large").points("loss", scene.places["large"], scene.run.steps - 1)
+    finite = [step for step, loss in points if math.isfinite(loss)]
+    return scene.since_step(max(finite, default=scene.places["large"] - 1) + 1)
+
+
 def helpless(scene: Scene) -> bool:
     """Step after step was skipped with a loss that is not finite, however small the scale."""
-    first = scene.run.steps - HALVINGS
-    losses = scene.values("loss", first, scene.run.steps - 1)
-    skips = scene.since_step(first).skips
-    moves = [move for move in scene.since_step(first).moves if move.fell]
+    stretch = lost(scene)
+    fallen = [move for move in stretch.moves if move.fell]
     return (
-        len(losses) == HALVINGS == len(skips)
-        and not any(map(math.isfinite, losses))
-        and len(moves) >= HALVINGS - 1
+        stretch.steps >= HALVINGS
+        and len(stretch.skips) == stretch.steps
+        and len(fallen) >= stretch.steps - 1
     )
 
 
 def helpless_words(scene: Scene) -> str:
-    first = scene.skips[0] if scene.skips else scene.began
+    stretch = lost(scene)
     return (
-        f"{count_words(len(scene.skips), 'step')} were skipped. The scale fell from "
-        f"{scale_words(scene.value('scale', first))} to {power_words(scene.scale or 0)}, and the "
-        "loss is inf or NaN in each of them: the loss itself, before the scale is multiplied in. "
+        f"In {count_words(stretch.steps, 'step')} the loss was inf or NaN: the loss itself, before "
+        "the scale is multiplied in. All of them were skipped, and the scale fell from "
+        f"{scale_words(scene.value('scale', stretch.began))} to {power_words(scene.scale or 0)}. "
         "inf times a small number is inf.\n\nThis is how you tell the two apart: overflow in "
         "backward leaves the loss finite and ends after a few halvings."
     )
@@ -139,7 +144,7 @@ LESSON = Lesson(
             otherwise="Some of the steps were taken, or had a finite loss.",
         ),
         Point(
-            lambda scene: helpless_words(scene.since("large")),
+            helpless_words,
             do=((PAUSE, True),),
             holds=helpless,
             answer=lambda scene: "c",

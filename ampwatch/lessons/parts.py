@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ampwatch.controls import Knob, Value
 from ampwatch.lessons.scene import Scene
@@ -45,6 +45,8 @@ class Part:
         look: the plots it speaks of: "loss", "scale", "grad_norm", "nonfinite".
         tab: the tab that is opened: "overview", "range", "tensors", "events", "output".
         table: figures to show in place of the plots.
+        keep: a figure of this moment that later parts find under the part's name; of a Point when
+            it holds, of other parts when they begin.
         dtype, scaler: what the run has to be in; else the part says so, and nothing counts.
     """
 
@@ -54,6 +56,7 @@ class Part:
     look: tuple[str, ...] = field(default=(), kw_only=True)
     tab: str = field(default="overview", kw_only=True)
     table: Callable[[Scene], Table | None] | None = field(default=None, kw_only=True)
+    keep: Callable[[Scene], Any] | None = field(default=None, kw_only=True)
     dtype: str | None = field(default=None, kw_only=True)
     scaler: str | None = field(default=None, kw_only=True)
 

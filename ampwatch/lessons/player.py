@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ampwatch.controls import PAUSE, Controls
 from ampwatch.lessons.parts import (
@@ -74,6 +74,7 @@ class Player:
         """What the lesson itself has turned is not in force yet."""
         self._began = 0
         self._places: dict[str, int] = {}
+        self._kept: dict[str, Any] = {}
 
     @property
     def finished(self) -> bool:
@@ -94,7 +95,7 @@ class Player:
         """The run since the latest part that did or waited for something; None before its steps."""
         if self._run is None or self._entered is None:
             return None
-        return Scene(self._run, self.controls, self._began, self._places)
+        return Scene(self._run, self.controls, self._began, self._places, self._kept)
 
     @property
     def waited(self) -> int:
@@ -161,6 +162,7 @@ class Player:
         self.asked = tuple(self.said(part.keys).split()) if isinstance(part, Press) else ()
         if not isinstance(part, Point):
             self.text = self.said(part.text)
+            self._keep(part)
 
     def _over(self, run: Run) -> bool:
         """Look at the run; True when this part is over without a key."""
@@ -209,6 +211,7 @@ class Player:
             self.state = LATE if self.waited > part.within else WAITING
             return
         self.text = self.said(part.text)
+        self._keep(part)
         self.table = self.tabulated(part)
         if part.step is not None:
             step = part.step
@@ -217,6 +220,11 @@ class Player:
             answer = part.answer
             self.answer = self._safely(lambda: answer(scene), None)
         self.state = READING
+
+    def _keep(self, part: Part) -> None:
+        scene, keep = self.scene, part.keep
+        if scene is not None and keep is not None:
+            self._kept[part.name] = self._safely(lambda: keep(scene), None)
 
     # What a lesson's own functions say; a mistake in them must not end the dashboard.
 

@@ -44,7 +44,8 @@ class Scene:
     """The run as it is now, and the step at which the part in question began.
 
     All figures are read off the run when they are asked for; nothing is remembered but step
-    numbers. A figure that has not been measured is None, never 0.
+    numbers, and what a part has asked to keep. A figure that has not been measured is None,
+    never 0.
     """
 
     run: Run
@@ -53,6 +54,8 @@ class Scene:
     """Steps that the run had taken when the part began."""
     places: dict[str, int] = field(default_factory=dict)
     """The same for earlier parts, by their names."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Figures of earlier moments, by the names of the parts that kept them."""
 
     def since(self, name: str) -> Scene:
         """The same run seen from where the part of that name began."""

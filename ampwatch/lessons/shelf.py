@@ -81,6 +81,8 @@ def _mistake(part: Part) -> str | None:
     condition = part.until if isinstance(part, Waiting) else getattr(part, "holds", None)
     if isinstance(part, (Waiting, Point)) and not callable(condition):
         return "its condition is no function"
+    if part.keep is not None and not part.name:
+        return "it keeps a figure, and has no name to keep it under"
     if part.tab not in TABS:
         return f"there is no tab {part.tab!r}; there are {', '.join(TABS)}"
     unknown = next((name for name in part.look if name not in PLOTS), None)

@@ -66,13 +66,12 @@ def best_words(scene: Scene) -> str:
 
 
 def at_best(scene: Scene) -> bool:
-    return scene.scale is not None and doublings_of(scene.scale) == best(scene.since("range"))
+    return scene.scale is not None and doublings_of(scene.scale) == scene.kept["best"]
 
 
 def keys_to_best(scene: Scene) -> str:
     """One key a doubling or halving, from the scale that stands to the best one."""
-    power = best(scene.since("range"))
-    away = 0 if power is None else power - round(doublings_of(scene.run.final_scale()))
+    away = scene.kept["best"] - round(doublings_of(scene.run.final_scale()))
     return " ".join(["]" if away > 0 else "["] * max(abs(away), 1))
 
 
@@ -151,6 +150,8 @@ LESSON = Lesson(
         ),
         Point(
             best_words,
+            name="best",
+            keep=best,
             holds=lambda scene: best(scene) is not None and candidates(scene) is not None,
             table=candidates,
             dtype="float16",
@@ -165,7 +166,7 @@ LESSON = Lesson(
         Press(
             lambda scene: (
                 f"The scale stands at {scale_words(scene.run.final_scale())}, and the best one of "
-                f"the table is 2^{best(scene.since('range'))}. ] doubles the scale and [ halves it."
+                f"the table is 2^{scene.kept['best']}. ] doubles the scale and [ halves it."
             ),
             keys=keys_to_best,
             until=at_best,

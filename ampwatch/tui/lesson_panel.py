@@ -31,8 +31,8 @@ class LessonPanel(Container):
 
     def show(self, page: Page, title: str, beside: bool) -> None:
         part = f"part {min(page.part, page.parts)} of {page.parts}"
-        self.border_title = f" {title} " if beside else f" {title} · {part} "
-        self.border_subtitle = f" {part} " if beside else ""
+        self.border_title = title if beside else f"{title} · {part}"
+        self.border_subtitle = part if beside else ""
         self._body.update(body(page))
         self._prompt.update(prompt(page, beside))
 

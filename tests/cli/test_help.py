@@ -38,6 +38,7 @@ def test_the_version_is_the_packages(option: str) -> None:
         ["--help"],
         ["demo", "--list"],
         ["run", "--help"],
+        ["learn", "--help"],
         ["check", "--help"],
         ["view", "--help"],
         ["diagnose", "--help"],

@@ -129,7 +129,9 @@ BROKEN: tuple[tuple[str, int, str, Change], ...] = (
 
 
 @pytest.mark.parametrize(
-    ("name", "part", "why", "change"), BROKEN, ids=[f"{n}-{w}".replace(" ", "_") for n, _, w, _ in BROKEN]
+    ("name", "part", "why", "change"),
+    BROKEN,
+    ids=[f"{n}-{w}".replace(" ", "_") for n, _, w, _ in BROKEN],
 )
 def test_a_lesson_stays_where_its_run_is_broken(
     name: str, part: int, why: str, change: Change, tapes: Path

@@ -1,4 +1,4 @@
-"""`ampwatch learn` from the outside: the list, the unattended play, a file of one's own, a screen."""
+"""`ampwatch learn` from the outside: the list, the unattended play, own files, a screen."""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ def test_a_prediction_is_answered_by_the_run(said: str, right: bool) -> None:
     assert room.page.verdict == ""
     room.train(skipped=True)
     assert room.page.right is right
-    told = "You said b: that is what happened." if right else "You said a. What happened is b: that."
+    told = (
+        "You said b: that is what happened." if right else "You said a. What happened is b: that."
+    )
     assert room.page.verdict == told
     room.press("n")
     assert room.page.verdict == ""
@@ -251,6 +253,20 @@ def test_parts_ask_for_what_happened_since_an_earlier_one() -> None:
     )
     room.train(8)
     assert room.train(skipped=True).text == "5 and 8"
+
+
+def test_a_figure_of_a_moment_can_be_kept_for_later_parts() -> None:
+    room = Class(
+        Point("x", name="first", holds=skipped, keep=lambda scene: scene.run.steps),
+        Say("y"),
+        Say(lambda scene: f"{scene.kept['first']} then"),
+    )
+    room.train(4)
+    room.train(skipped=True)
+    room.press("n")
+    room.train(3)
+    room.press("n")
+    assert room.page.text == "5 then"
 
 
 def test_keys_can_depend_on_the_run() -> None:

@@ -143,7 +143,7 @@ async def test_every_key_of_the_dashboard_still_works_beside_a_lesson(tapes: Pat
 
 
 async def test_a_key_that_can_do_nothing_now_says_why(tapes: Path) -> None:
-    app, job = lesson_app("growth", tapes)
+    app, _job = lesson_app("growth", tapes)
     async with app.run_test(size=SMALL) as pilot:
         await frame(app)
         await pilot.press("n", "n")
@@ -151,7 +151,7 @@ async def test_a_key_that_can_do_nothing_now_says_why(tapes: Path) -> None:
 
 
 async def test_letters_typed_into_the_palette_answer_no_question(tapes: Path) -> None:
-    app, job = lesson_app("overflow", tapes)
+    app, _job = lesson_app("overflow", tapes)
     async with app.run_test(size=SMALL) as pilot:
         for _ in range(20):
             await frame(app)
@@ -168,7 +168,7 @@ async def test_letters_typed_into_the_palette_answer_no_question(tapes: Path) ->
 
 
 async def test_a_lesson_moves_beside_the_plots_when_there_is_room(tapes: Path) -> None:
-    app, job = lesson_app("growth", tapes)
+    app, _job = lesson_app("growth", tapes)
     async with app.run_test(size=SMALL) as pilot:
         await frame(app)
         panel = app.screen.query_one("#lesson")

@@ -74,6 +74,7 @@ def test_a_file_of_ones_own_is_a_lesson(tmp_path: Path) -> None:
         (WHOLE.format(parts="Press('?', keys=' ')"), "it asks for no key"),
         (WHOLE.format(parts="Wait('?', until=3)"), "its condition is no function"),
         (WHOLE.format(parts="Point('?', holds=True)"), "its condition is no function"),
+        (WHOLE.format(parts="Say('x', keep=len)"), "has no name to keep it under"),
         (WHOLE.format(parts="Say('x', tab='home')"), "there is no tab 'home'"),
         (WHOLE.format(parts="Say('x', look=('lr',))"), "there is no plot 'lr'"),
         (
