@@ -249,7 +249,8 @@ class Loop:
             state.movement = None  # the weights have moved already
         if self.scaling.active() is not None:
             if self._ledger.passed_by(state, optimizer):
-                self._facts.add("step-outside-scaler")
+                unscaled = "yes" if self._ledger.unscaled_now(state) else None
+                self._facts.add(fact("step-outside-scaler", unscaled=unscaled))
             elif (
                 self._ledger.scaled_at < 0
                 and self.autocast.dtype() == "float16"

@@ -118,7 +118,7 @@ class Recorder:
         """The scaler refused these gradients; why is worth a record, as the script may end here."""
         reading = state.reading
         assert reading is not None
-        if any(gradient.dtype is torch.float16 for gradient in reading.gradients):
+        if reading.half:
             self.facts.add("fp16-gradients")
         elif reading.gradients:
             state.forget()  # refused for the order of calls: torch's own error says it all

@@ -106,6 +106,8 @@ class Stepping:
             self.ledger.mixed.discard(id(optimizer))
         if state.figures is not None:
             self._trouble.at_detail(state)
+        if state.reading is not None and state.reading.half and not self._scaled(scaler):
+            self.facts.add("fp16-gradients")
         if self._autocast.old_name is not None:
             self.facts.add(fact("deprecated-api", name=self._autocast.old_name))
             self._autocast.old_name = None
@@ -120,6 +122,10 @@ class Stepping:
             mode = self._knobs.mode_of(scaler)
             self.dissection.end(state, optimizer, scaler, found, self._reader.step, dtype, mode)
         self._recorder.emit(state, optimizer, found, losses, dtype, scaler, self._knobs)
+
+    def _scaled(self, scaler: GradScaler | None) -> bool:
+        """Whether this loop has a scaler that is on, and has used it."""
+        return scaler is not None and scaler.is_enabled() and self.ledger.scaled_at >= 0
 
     def refused(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler) -> None:
         """The scaler has raised an error in place of a step."""

@@ -102,6 +102,35 @@ def test_scaled_backward_but_a_plain_step(bench: Bench) -> None:
         assert record.scale == bench.scaler.get_scale()
 
 
+def test_a_plain_step_on_gradients_that_unscale_has_divided(bench: Bench) -> None:
+    for step in range(4):
+        bench.scaler.scale(bench.loss()).backward()
+        norm = bench.norm()
+        bench.scaler.unscale_(bench.optimizer)
+        if step == 2:
+            bench.optimizer.step()
+        else:
+            bench.scaler.step(bench.optimizer)
+        bench.scaler.update()
+        bench.optimizer.zero_grad()
+        assert bench.recorded.steps[-1].grad_norm == pytest.approx(norm, rel=1e-6)
+    told = [record.facts for record in bench.recorded.steps]
+    assert told == [(), (), ("step-outside-scaler:unscaled=yes",), ()]
+
+
+def test_a_second_phase_without_the_scaler_does_not_pass_it_by(bench: Bench) -> None:
+    for _ in range(2):
+        bench.scaler.scale(bench.loss()).backward()
+        bench.take()
+    for _ in range(2):
+        bench.loss().backward()
+        norm = true_norm(bench.net.parameters())
+        bench.optimizer.step()
+        bench.optimizer.zero_grad()
+        assert bench.recorded.steps[-1].grad_norm == pytest.approx(norm, rel=1e-6)
+    assert bench.recorded.facts == set()
+
+
 def test_one_more_step_after_the_scalers(bench: Bench) -> None:
     bench.scaler.scale(bench.loss()).backward()
     norm = bench.norm()
@@ -170,6 +199,43 @@ def test_fp16_parameters_at_an_explicit_unscale(recorded: RecordingHost) -> None
     with pytest.raises(ValueError, match="FP16"):
         scaler.unscale_(optimizer)
     assert set(recorded.steps[0].facts) == {"fp16-gradients", "step-refused"}
+
+
+@pytest.mark.parametrize("scaler", [None, torch.amp.GradScaler(CPU, enabled=False)])
+@pytest.mark.parametrize(
+    ("dtype", "told"),
+    [
+        (torch.float16, {"fp16-gradients"}),
+        (torch.bfloat16, set()),
+        (torch.float32, set()),
+    ],
+)
+def test_gradients_in_float16_that_no_scaler_lifts(
+    dtype: torch.dtype, told: set[str], scaler: Any, recorded: RecordingHost
+) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)).to(dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    ampwatch.hook(net, optimizer, scaler)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.ones(2, 4, dtype=dtype)).float().mean().backward()
+        optimizer.step() if scaler is None else scaler.step(optimizer)
+    assert len(recorded.steps) == 3
+    assert [set(record.facts) for record in recorded.steps] == [told] * 3
+
+
+def test_float16_gradients_of_a_fused_optimizer_that_its_scaler_lifts(
+    recorded: RecordingHost,
+) -> None:
+    net = nn.Linear(4, 1).half()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, fused=True)
+    scaler = torch.amp.GradScaler(CPU, init_scale=4.0)
+    ampwatch.hook(net, optimizer, scaler)
+    scaler.scale(net(torch.ones(2, 4).half()).float().mean()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert len(recorded.steps) == 1
+    assert recorded.facts == set()
 
 
 def test_scaler_without_any_gradient(bench: Bench) -> None:

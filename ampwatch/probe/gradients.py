@@ -32,18 +32,20 @@ class Reading:
     Attributes:
         index: for each gradient, which of the optimizer's parameters it belongs to.
         gradients: the gradients as dense real tensors; only until the step is over.
+        half: whether any of them is float16 itself.
         device: where the first gradient lies; None without any.
         values: on the CPU, the L2 norm of each.
         norms: elsewhere, the same as tensors of no dimension on the gradient's own device.
     """
 
-    __slots__ = ("device", "gradients", "index", "norms", "values")
+    __slots__ = ("device", "gradients", "half", "index", "norms", "values")
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.index: list[int] = []
         self.gradients: list[Tensor] = []
         self.norms: list[Tensor] = []
         self.values: list[float] | None = None
+        self.half = False
         odd: list[int] = []
         index, gradients, float32, strided = (
             self.index,
@@ -63,6 +65,7 @@ class Reading:
                 or gradient.layout is not strided
             ):
                 gradient = dense(gradient)
+                self.half = self.half or gradient.dtype is torch.float16
                 odd.append(len(gradients))
             elif gradient.numel() > SHORT:
                 odd.append(len(gradients))

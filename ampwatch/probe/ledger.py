@@ -90,10 +90,14 @@ class Ledger:
         """The latest backward pass of a scaled loss."""
         return self._scaled_at
 
+    def unscaled_now(self, state: OptimizerState) -> bool:
+        """Whether ``unscale_`` has divided an optimizer's gradients since its last step."""
+        return id(state.ref()) in self.open
+
     def passed_by(self, state: OptimizerState, optimizer: Optimizer) -> bool:
         """Whether a scaler has had to do with gradients that are now applied without it."""
-        if state.unscaled_at >= 0:
-            return True
+        if state.unscaled_at > state.stepped_at or state.unscaled_at == self.passes:
+            return True  # unscaled for this step, or stepped once already
         if self._scaled_at <= state.stepped_at:
             return False
         if self.unscaled_at > self._scaled_at and self.unscaled_in(state):
