@@ -122,9 +122,12 @@ def _spike(run: Run) -> Iterator[Finding]:
     """Ten times the median of the last fifty losses and eight times their own spread above it, as
     losses of the same kind of step; not where it comes at every n-th step, as a term does that is
     computed now and then."""
+    skipped = run.bursts.rhythm()
     for trends in run.trends.values():
         peak = trends.loss.spike
-        if peak is None or rhythm_of(list(trends.loss.spikes)) is not None:
+        if peak is None or rhythm_of(list(trends.loss.high)) is not None:
+            continue
+        if skipped is not None and skipped.holds(peak.step):
             continue
         message = f"the loss leapt to {number_words(peak.value)} at step {peak.step}, "
         message += f"{number_words(peak.value / peak.usual)} times its level of "

@@ -112,8 +112,8 @@ def _lossless_range(run: Run) -> dict[str, Any]:
 
 
 def _runaway(run: Run) -> Iterator[Finding]:
-    """A scale that has grown beyond 2^30 and stayed there. Derived: 2^-24, float16's smallest
-    number, times 2^30 is 64, so a larger one lifts nothing."""
+    """A scale that has grown beyond 2^30 with no overflow since, or beyond 2^64 at all. Derived:
+    2^-24, float16's smallest number, times 2^30 is 64, so a larger one lifts nothing."""
     grown = run.levels.grown_to
     last = run.last
     if not run_away(run) or last is None:

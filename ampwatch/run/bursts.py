@@ -69,6 +69,8 @@ class Burst:
     nonfinite_losses: int = 0
     loss: float | None = None
     """The loss at the first of them, when it was inf or NaN."""
+    usual_loss: float | None = None
+    """The level of the loss before it."""
     clean_before: int = 0
     """Steps without an overflow before it, since the scale last changed."""
     values: int | None = None
@@ -156,6 +158,7 @@ class BurstLedger:
             # Another optimizer's step may come before the next skip of the one that is skipped.
             same = record.optimizer == burst.latest_optimizer
             if same or record.step > burst.last + 1:
+                self._compare(burst, record.loss)
                 self._close(burst)
         if self._calm_since is None:
             self._calm_since = record.step
@@ -197,6 +200,7 @@ class BurstLedger:
                 optimizer=record.optimizer,
                 latest_optimizer=record.optimizer,
                 clean_before=clean_before,
+                usual_loss=usual_loss,
             )
             burst.kind = self._kind(track, before)
             if after is not None and after == record.scale:
@@ -228,7 +232,7 @@ class BurstLedger:
             burst.kind = "forward"
         if not self.recent or self.recent[-1].step < record.step:
             heavy = usual_loss is not None and (record.loss or 0.0) > HEAVY * usual_loss
-            apart = heavy or clean_before > 0
+            apart = heavy or record.step > track.changed_at
             self.recent.append(Skip(record.step, burst.kind, apart))
         return burst
 
@@ -296,6 +300,14 @@ class BurstLedger:
             if track.clean_before <= max(PROBE_STEPS, int(share * interval)):
                 return "probe"
         return "other"
+
+    def _compare(self, burst: Burst, loss: float | None) -> None:
+        """Where the loss stays as high after the skip as it was at it, nothing is lost: the same
+        is learned from in the next step."""
+        if burst.usual_loss is None or loss is None or not loss > HEAVY * burst.usual_loss:
+            return
+        for back in range(1, min(burst.count, len(self.recent)) + 1):
+            self.recent[-back] = self.recent[-back]._replace(apart=False)
 
     def _close(self, burst: Burst) -> None:
         self.ended.setdefault(burst.kind, Tally()).add(burst)

@@ -38,6 +38,7 @@ class ScaleTrack:
         "_step",
         "_tracker",
         "backoff_factor",
+        "changed_at",
         "clean_before",
         "clean_steps",
         "growth_factor",
@@ -55,6 +56,8 @@ class ScaleTrack:
         """Steps without an overflow since the last skip or change of the scale."""
         self.clean_before = 0
         """The same at the latest skipped step, before it."""
+        self.changed_at = -1
+        """The first step at the present scale."""
         self.skip_pending = False
         """A step was skipped at the present scale, so the scale is about to fall."""
         self.growth_factor = GROWTH_FACTOR
@@ -90,7 +93,7 @@ class ScaleTrack:
         elif scale != before:
             kind = self._why(record, before, scale)
             change = ScaleChange(kind, before, scale, self.clean_steps)
-            self.scale, self.origin = scale, kind
+            self.scale, self.origin, self.changed_at = scale, kind, record.step
             self.clean_steps = 0
             self.skip_pending = self._held = False
         elif self.skip_pending and record.step > self._step:

@@ -11,6 +11,8 @@ FATAL_SCALE = 2.0**-128
 RUNAWAY_SCALE = 2.0**30
 """float16's smallest number times this is 64: no gradient needs more. torch's issue 98828 had to
 keep the scale from becoming inf."""
+LOST_SCALE = 2.0**64
+"""A level as high as this is none: what float16 could not hold without it is below 2^-80."""
 STILL_STEPS = 20
 """A growth tracker that has not moved over so many taken steps: this scale does not adapt."""
 
@@ -19,8 +21,8 @@ class ScaleLevels:
     """Follows the scale where steps are taken."""
 
     __slots__ = (
-        "_forward", "_last", "_skipped_at", "below_one", "fatal", "grown_step", "grown_to",
-        "held_skips", "highest", "lowest_taken", "still",
+        "_forward", "_last", "_limit", "_skipped_at", "below_one", "fatal", "grown_step",
+        "grown_to", "held_skips", "highest", "lowest_taken", "still",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -29,7 +31,7 @@ class ScaleLevels:
         self.lowest_taken: float | None = None
         self.highest: float | None = None
         self.grown_to: float | None = None
-        """The scale of the latest growth, until it has come down to where scales belong."""
+        """The scale of the latest growth, until it is set or an overflow has shown its level."""
         self.grown_step = 0
         self.still = 0
         """Taken steps in a row over which the growth tracker stood still."""
@@ -39,15 +41,19 @@ class ScaleLevels:
         """Steps that were taken at a scale whose reciprocal is inf in float32."""
         self._last: StepRecord | None = None
         self._skipped_at = -1
+        self._limit = 0.0
         self._forward = False
         """Whether the latest skip came with a loss that was inf or NaN: then it was that which
         brought the scale down, and not the range of gradients."""
 
     def changed(self, step: int, change: ScaleChange) -> None:
-        if change.kind == "grew":
+        if change.kind == "grew" and change.after > self._limit:
             self.grown_to, self.grown_step = change.after, step
-        elif change.after < RUNAWAY_SCALE or change.kind == "set":
-            self.grown_to = None
+        elif change.kind == "set":
+            self.grown_to, self._limit = None, 0.0
+        elif change.kind == "fell" and change.before < LOST_SCALE:
+            # An overflow has shown the level; growth tries it again, and the next one above it.
+            self.grown_to, self._limit = None, max(self._limit, 2 * change.before)
 
     def see(self, record: StepRecord) -> None:
         """One more step."""

@@ -20,6 +20,9 @@ SPIKE_FACTOR = 10.0
 SPIKE_SPREADS = 8.0
 """And it must be far outside what the loss does anyway: eight times its own spread (median
 absolute deviation, in the logarithm). Eight are beyond 5 sigma of a normal distribution."""
+SPIKE_TAIL = 2.5
+"""And so many times further up, in the logarithm, than any of the last fifty: losses of small
+batches can have long tails, whose median spread says nothing of them."""
 EXPLODE_FACTOR = 100.0
 """Gradients a hundred times the median of an earlier window, step after step."""
 EXPLODE_STEPS = 3
@@ -59,13 +62,13 @@ class LossTrend:
     Steps with equally many losses are compared: a second loss at each tenth step is no spike.
     """
 
-    __slots__ = ("_windows", "first_bad", "infinite", "nan", "spike", "spikes")
+    __slots__ = ("_windows", "first_bad", "high", "infinite", "nan", "spike")
 
     def __init__(self) -> None:
         self._windows: dict[int | None, deque[float]] = {}
         self.spike: Peak | None = None
-        self.spikes: deque[int] = deque(maxlen=KEPT_SPIKES)
-        """The latest steps at which the loss leapt."""
+        self.high: deque[int] = deque(maxlen=KEPT_SPIKES)
+        """The latest steps with a loss far above the median, whatever its tail."""
         self.nan: Span | None = None
         self.infinite: Span | None = None
         self.first_bad: float | None = None
@@ -102,8 +105,9 @@ class LossTrend:
             middle = median(logs)
             spread = median([abs(each - middle) for each in logs])
             if value - middle > max(math.log(SPIKE_FACTOR), SPIKE_SPREADS * spread):
-                self.spike = _further(self.spike, step, loss, math.exp(middle))
-                self.spikes.append(step)
+                self.high.append(step)
+                if value - middle > SPIKE_TAIL * (max(logs) - middle):
+                    self.spike = _further(self.spike, step, loss, math.exp(middle))
         logs.append(value)
 
 

@@ -13,6 +13,9 @@ from ampwatch.rules import RULES, Finding
 from ampwatch.run import Run
 
 
+NOTHING = Finding("", "info", "")
+
+
 def found(loop: ScalerLoop) -> dict[str, Finding]:
     run = Run()
     for record in loop.records:
@@ -58,6 +61,27 @@ def test_heavy_steps_that_the_scale_settles_for_are_settling() -> None:
     loop = ScalerLoop(32768.0).train([every_16th(step, 60.0) for step in range(320)])
     assert loop.skips == [15, 31, 47, 63, 79]  # 60 times 2^10 fits
     assert set(found(loop)) == {"scale-settling"}
+
+
+def test_a_new_task_at_every_40th_step_is_not_lost_by_its_first_skip() -> None:
+    """The loss stays as high in the next step, which learns from it."""
+    loop = ScalerLoop(2.0**14, growth_interval=12)
+    for _ in range(8):
+        loop.train([20.0] * 10, loss=100.0)
+        loop.train([1.0] * 30, loss=1.0)
+    assert set(range(40, 320, 40)) <= set(loop.skips)
+    assert "period" not in found(loop).get("growth-interval-too-short", NOTHING).evidence
+
+
+def test_losses_with_a_long_tail_are_no_spikes() -> None:
+    """Log-normal losses of small batches reach ten times their median now and then."""
+    generator = torch.Generator().manual_seed(5)
+    losses = torch.randn(2000, generator=generator).mul(1.2).exp().tolist()
+    loop = ScalerLoop(1024.0)
+    for loss in losses:
+        loop.train([1.0], loss=loss)
+    assert max(losses) > 10 * sorted(losses)[1000]
+    assert "loss-spike" not in found(loop)
 
 
 def test_a_bad_batch_in_every_epoch_is_named_with_its_period() -> None:
