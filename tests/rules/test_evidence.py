@@ -12,7 +12,6 @@ from watched_loops import INF, NAN, F, amp, findings_of, mean_loss, mlp, scaling
 from ampwatch.rules import RULES, Finding
 from ampwatch.run import Run
 
-
 NOTHING = Finding("", "info", "")
 
 
