@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.rules.places import place_words
 from ampwatch.run import Run
-from ampwatch.run.bursts import Burst
+from ampwatch.run.burst import Burst
 from ampwatch.run.fact_log import Seen
 from ampwatch.run.scale_levels import FATAL_SCALE
 from ampwatch.words import count_words, number_words, scale_words

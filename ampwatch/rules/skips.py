@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ampwatch.rules.collapse import collapsed
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.run import Run
-from ampwatch.run.bursts import LONE_SKIPS
+from ampwatch.run.burst import LONE_SKIPS
 from ampwatch.run.rhythm import Rhythm
 from ampwatch.run.spans import Span
 from ampwatch.words import count_words, ordinal, scale_words, share_words

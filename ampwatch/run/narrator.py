@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ampwatch.record import Notice, RunEnd, StepRecord
-from ampwatch.run.bursts import Burst
+from ampwatch.run.burst import Burst
 from ampwatch.run.events import Event, EventLog
 from ampwatch.run.origins import Origin, began, origin_of
 from ampwatch.run.scale_changes import ScaleChange
