@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import torch
+from torch import Tensor
 
-from ampwatch.probe.operations import Operation
+from ampwatch.probe.operations import PASSING, Operation
 
-GUARDED = ("Div", "Log", "Rsqrt", "Reciprocal", "Log2", "Log10", "Pow")
+GUARDED = ("Div", "Log", "Rsqrt", "Reciprocal", "Log2", "Log10", "Pow", "Logit")
 """Operations that people guard with a small constant."""
+LOWER_LIMITS = ("ClampMin", "Clamp")
+ZERO_OF_ZERO = (
+    *PASSING, "Add", "Mul", "Sqrt", "Pow", "Sum", "Mean", "Prod", "Abs", "Neg", "Norm",
+    "LinalgVectorNorm", "Amax", "Max", "Maximum", "Index", "Cat", "Stack",
+)  # fmt: skip
+"""What they make of 0 is 0: a guard that was lost before them is missing after them."""
 MASKING = ("Add", "MaskedFill", "Where", "Sub", "SWhere")
 LOOK_BACK = 12
 
@@ -56,9 +65,11 @@ def _product_fits(operation: Operation) -> bool:
 
 
 def zero_guard(operation: Operation) -> tuple[str | None, bool] | None:
-    """For a division by 0, or a log or power of 0: the guard in front of it, and whether it was
-    float16. The guard is None where there is none, and "" where its value is not kept."""
-    if operation.title not in GUARDED and not operation.title.startswith("Div"):
+    """For a division by 0, or a log or negative power of 0: the guard in front of it, and whether
+    it was float16. The guard is None where there is none, and "" where its value is not kept."""
+    if operation.title == "Logit":
+        return _edges_of_logit(operation)
+    if operation.title not in GUARDED or not _infinite_at_zero(operation):
         return None
     divisor = operation.saved.get("other")
     place = 1
@@ -75,18 +86,66 @@ def zero_guard(operation: Operation) -> tuple[str | None, bool] | None:
     )
     if len(operation.parents) <= place:
         return None, half
-    at = operation.parents[place]
+    return guard_behind(operation.parents[place], half)
+
+
+def guard_behind(operation: Operation | None, half: bool) -> tuple[str | None, bool]:
+    """The guard of a value that is 0: the addition of a constant, or a lower limit, from which only
+    operations lead on that make 0 of 0; and whether any of them was float16.
+
+    Args:
+        half: whether the value itself was float16.
+    """
+    waiting: deque[tuple[Operation | None, bool]] = deque([(operation, half)])
     for _ in range(LOOK_BACK):
+        if not waiting:
+            break
+        at, half = waiting.popleft()
         if at is None:
-            return None, half
+            continue
+        half = half or at.dtype is torch.float16
         if at.title == "Add" and None in at.parents:
-            return "", half or any(t.dtype is torch.float16 for t in at.saved.values())
-        if at.title in ("ClampMin", "Clamp", "Maximum"):
-            return _least(at), half
-        at = next((each for each in at.parents if each is not None), None)
+            if not any(parent is not None and _without_zeros(parent) for parent in at.parents):
+                return "", half
+        elif (at.title == "Maximum" and None in at.parents) or _of_cosine_similarity(at):
+            return "", half
+        elif at.title in LOWER_LIMITS:
+            least = getattr(at.node, "_saved_min", None)
+            if isinstance(least, Tensor) or (isinstance(least, (int, float)) and least > 0):
+                return "" if isinstance(least, Tensor) else f"{least:g}", half
+        elif at.title == "Div":
+            waiting.append((at.parents[0], half))
+        elif at.title in ZERO_OF_ZERO:
+            waiting.extend((parent, half) for parent in at.parents)
     return None, half
 
 
-def _least(operation: Operation) -> str:
-    value = getattr(operation.node, "_saved_min", None)
-    return f"{value:g}" if isinstance(value, (int, float)) else ""
+def _infinite_at_zero(operation: Operation) -> bool:
+    """Whether it is one that has no finite value at 0: of powers only the negative ones."""
+    if operation.title != "Pow":
+        return True
+    power = getattr(operation.node, "_saved_exponent", None)
+    if isinstance(power, Tensor):
+        return bool((power < 0).any())
+    return isinstance(power, (int, float)) and power < 0
+
+
+def _edges_of_logit(operation: Operation) -> tuple[str | None, bool] | None:
+    """logit is infinite at 0 and 1; its eps keeps a probability away from both."""
+    values = operation.saved.get("self")
+    if values is None or not bool(((values == 0) | (values == 1)).any()):
+        return None
+    limit = getattr(operation.node, "_saved_eps", None)
+    return None if limit is None else f"{limit:g}", values.dtype is torch.float16
+
+
+def _of_cosine_similarity(operation: Operation) -> bool:
+    """torch's own cosine_similarity limits a copy of the norm where no graph sees it
+    (aten/src/ATen/native/Distance.cpp)."""
+    first = operation.parents[0] if operation.parents else None
+    return operation.title == "Clone" and first is not None and first.title == "LinalgVectorNorm"
+
+
+def _without_zeros(operation: Operation) -> bool:
+    """Whether what it has made is kept, and nowhere 0: then it is no guard that has failed."""
+    return any(not bool((result == 0).any()) for result in operation.results().values())

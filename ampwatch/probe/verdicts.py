@@ -74,7 +74,7 @@ def _of_input(operation: Operation, name: str, value: Tensor) -> str | None:
         variable = getattr(maker.node, "variable", None)
         if variable is not None:
             return _of_weight(operation, variable)
-        return of_result(maker, value)
+        return of_result(in_chain(maker), value)
     if not bool((torch.isnan(value) | (value == math.inf)).any()):
         return None  # -inf alone: a mask
     return _from_outside(operation, value)
