@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from lessons import lessons
 from textual.pilot import Pilot
 
 from ampwatch.cli.demo_files import read_demo
@@ -62,9 +63,14 @@ class Stage:
     async def still(self, name: str) -> None:
         """Save what is on the screen of a run that is paused."""
         await self._pilot.pause(1.0)
-        svg = self.app.export_screenshot(title="ampwatch")
-        (FOLDER / f"{name}.svg").write_text(aligned(svg), encoding="utf-8")
-        print(f"{name}.svg")  # noqa: T201
+        save(self.app, name)
+
+
+def save(app: DashboardApp, name: str) -> None:
+    """What is on the screen now, as a picture of this folder."""
+    svg = app.export_screenshot(title="ampwatch")
+    (FOLDER / f"{name}.svg").write_text(aligned(svg), encoding="utf-8")
+    print(f"{name}.svg")  # noqa: T201
 
 
 async def play(demo_name: str, story: Story, size: tuple[int, int], rate: float) -> None:
@@ -150,6 +156,7 @@ async def main() -> None:
     await play("linear", presenter, (100, 30), rate=60)
     await play("digits", digits, (120, 36), rate=60)
     await play("chargpt", clipping, (120, 36), rate=60)
+    await lessons(save)
 
 
 if __name__ == "__main__":

@@ -95,7 +95,8 @@ class Press(Waiting):
     """Asks for keys; goes on when what they do is in the records, not when they are pressed.
 
     Attributes:
-        keys: as on the keyboard, in their order: "t t", ".", "space"; told when the part begins.
+        keys: as on the keyboard, in their order: "t t", ".", "space"; a function tells them anew
+            as the run goes on.
         again: they are pressed again and again until it has happened.
     """
 

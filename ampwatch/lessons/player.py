@@ -57,8 +57,6 @@ class Player:
         """Which choice came true, once a part has said so."""
         self.text = ""
         """Of this part, with the numbers of the moment at which it was said."""
-        self.asked: tuple[str, ...] = ()
-        """The keys that this part asks for."""
         self.table: Table | None = None
         """As it was when a part made its claim; before that it moves with the run."""
         self.step: int | None = None
@@ -89,6 +87,12 @@ class Player:
     @property
     def part(self) -> Part | None:
         return None if self.finished else self.lesson.parts[self.index]
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The keys that this part asks for, as the run is now."""
+        part = self.part
+        return tuple(self.said(part.keys).split()) if isinstance(part, Press) else ()
 
     @property
     def scene(self) -> Scene | None:
@@ -159,7 +163,6 @@ class Player:
             if knob is PAUSE:
                 self.holds = bool(value)
         self.state, self.text, self.table, self.step = WAITING, "", None, None
-        self.asked = tuple(self.said(part.keys).split()) if isinstance(part, Press) else ()
         if not isinstance(part, Point):
             self.text = self.said(part.text)
             self._keep(part)

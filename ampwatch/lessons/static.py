@@ -72,7 +72,7 @@ def at_best(scene: Scene) -> bool:
 def keys_to_best(scene: Scene) -> str:
     """One key a doubling or halving, from the scale that stands to the best one."""
     away = scene.kept["best"] - round(doublings_of(scene.run.final_scale()))
-    return " ".join(["]" if away > 0 else "["] * max(abs(away), 1))
+    return " ".join(["]" if away > 0 else "["] * abs(away))
 
 
 def quiet_words(scene: Scene) -> str:

@@ -83,6 +83,7 @@ def test_the_options_are_the_promised_ones() -> None:
     }
     expected = {
         "demo": shared | {"--list"},
+        "learn": {"--list", "--check", "--device"},
         "run": shared,
         "view": {"--follow"},
         "diagnose": {"--json", "--fail-on"},
