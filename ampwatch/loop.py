@@ -55,7 +55,7 @@ class Loop:
         models: name the parameters.
         optimizers: whose steps are recorded; with neither, those of every optimizer there is.
         host: takes the records, and asks for knobs to be turned.
-        share: of the training time that the expensive probes may take.
+        share: of the training time that we may take.
     """
 
     def __init__(
@@ -74,7 +74,13 @@ class Loop:
         self.recorder = Recorder(self.guard, host, self.names, self.optimizers, share)
         self.reader = self.recorder.reader
         self._ledger = Ledger(self.names)
-        self.trouble = Trouble(self.names, self.recorder.facts, self.recorder.named, self.reader)
+        self.trouble = Trouble(
+            self.names,
+            self.recorder.facts,
+            self.recorder.named,
+            self.reader,
+            self.recorder.tally,
+        )
         self.stepping = Stepping(
             self.guard,
             host,
@@ -157,7 +163,7 @@ class Loop:
         if self.reader.spacing.earliest <= self.reader.step + 1:
             self.reader.before_backward(tensors)
             self._backward.follows = self.reader.flow.armed
-        if self.trouble.watchful:
+        if self.trouble.plan.begins <= self.reader.step + 1:
             self.trouble.search_backward(tensors)
             self._backward.follows |= self.trouble.search.armed
         if self.scaling.stepping:

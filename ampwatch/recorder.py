@@ -34,7 +34,7 @@ class Recorder:
         host: takes the records.
         names: of the parameters.
         optimizers: those that are watched.
-        share: of the training time that the expensive probes may take.
+        share: of the training time that we may take.
     """
 
     def __init__(

@@ -19,15 +19,18 @@ class Tally:
         self.nonfinite = 0
         self.origins: Counter[str] = Counter()
         self.last: StepRecord | None = None
+        self.after_move = False
+        """Whether the latest skip came at a scale that the step before it had not."""
         self._overhead = 0.0
 
     def add(self, record: StepRecord) -> None:
         self.records += 1
-        self.last = record
         if record.overhead is not None:
             self._overhead += record.overhead
         if record.skipped:
             self.skipped += 1
+            self.after_move = self.last is None or record.scale != self.last.scale
+        self.last = record
         if record.nonfinite_tensors or (record.loss is not None and not math.isfinite(record.loss)):
             self.nonfinite += 1
             if record.origin is not None and (

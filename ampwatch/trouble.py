@@ -7,6 +7,7 @@ A step that is all right costs one look at its loss.
 
 from __future__ import annotations
 
+import time
 import weakref
 
 import torch
@@ -20,20 +21,16 @@ from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.parameters import Parameters
+from ampwatch.probe.search_plan import SearchPlan
 from ampwatch.probe.statistics import spoilt
 from ampwatch.probe.steps import StepReader
 from ampwatch.record.facts import fact
+from ampwatch.tally import Tally
 
 MOST_INQUESTS = 24
 """So many losses are looked into; by then it is known where inf and NaN come from."""
 RESTED_STEPS = 1000
 """After so many backward passes without trouble as many again are looked into."""
-MOST_SEARCHES = 256
-"""So many backward passes are searched for where inf and NaN begin, and so many times that may be
-found; after :data:`RESTED_STEPS` without trouble it starts again."""
-MOST_FOUND = 8
-LONGEST_SEARCH_STEPS = 64
-"""The search goes on for 1, 2, 4, … steps after each skip that it has not explained."""
 MOST_GLANCES = 4
 """So many graphs of finite losses are looked into."""
 MOST_LOOKS = 64
@@ -48,21 +45,25 @@ class Trouble:
         facts: of the step that is being taken.
         naming: of parameters that an optimizer may not have shown yet.
         reader: of gradients; it keeps the budget, and learns of skips where numbers come late.
+        tally: of the records so far.
     """
 
     def __init__(
-        self, names: Parameters, facts: set[str], naming: Naming, reader: StepReader
+        self,
+        names: Parameters,
+        facts: set[str],
+        naming: Naming,
+        reader: StepReader,
+        tally: Tally,
     ) -> None:
         self.packing = PackingWatch()
         self.search = OriginSearch(naming, self.packing)
-        self.watchful = False
-        """Whether backward passes are to be searched."""
-        self._armed_at = self._until = -1
-        """The step that armed the search, and the last one that is searched."""
+        self.plan = SearchPlan(reader.budget)
+        """Which backward passes are to be searched."""
         self._reader = reader
-        self._patience = 1
-        self._searches = self._found = self._late_skips = 0
-        self._search_cost = 0.0
+        self._tally = tally
+        self._late_skips = self._late_origins = 0
+        self._arming_seconds = 0.0
         self._origin: str | None = None
         """Found in the latest backward pass, for the optimizer that gets what it made."""
         self.at_once = True
@@ -88,16 +89,15 @@ class Trouble:
         if not self.at_once:
             if self._waiting:
                 self._ask_waiting()
-            if self._reader.late_skips != self._late_skips:
-                self._late_skips = self._reader.late_skips
-                self._arm()
+            self._learn_late()
             return
         if self._suspects:
             self._ask_suspects()
         if losses.finite():
             self._calm += 1
             if self._calm > RESTED_STEPS:
-                self._calm = self._inquests = self._searches = self._found = 0
+                self._calm = self._inquests = 0
+                self.plan.rested()
             if self._suspicious:
                 self._look_behind(roots)
             return
@@ -122,42 +122,47 @@ class Trouble:
             self._facts.add(found)
 
     def search_backward(self, roots: list[Tensor]) -> None:
-        """The backward pass that begins is searched, if time allows: the step after a skip always
-        is."""
-        step = self._reader.coming()
-        if step > self._until or self.search.blind:
-            self.watchful = False
-        elif not self._bad_loss and (
-            step <= self._armed_at + 1 or self._reader.affords(self._search_cost)
-        ):
-            self._searches += 1
-            self._origin = None
-            self.search.arm(roots)
+        """The backward pass that begins is searched, if the plan says so."""
+        if self.search.blind:
+            self.plan.end()
+        elif not self._bad_loss:
+            reader = self._reader
+            if self.plan.wants(reader.coming(), reader.step_seconds()):
+                begun = time.perf_counter()
+                self._origin = None
+                self.search.arm(roots)
+                self._arming_seconds = time.perf_counter() - begun
+                reader.budget.loud()
 
     def after_backward(self) -> float:
         """A backward pass that was searched is over; seconds that were spent in it."""
         found, late, seconds = self.search.done()
-        self._search_cost = seconds
-        self._reader.spend(seconds)
+        cost = self._arming_seconds + seconds
+        self.plan.searched(self._reader.coming(), cost, found is not None)
         if found is not None:
             self._origin = found
-            self._found += 1
-            self.watchful, self._patience = False, 1
         elif late is not None:
             self._reader.origin = late
         return seconds
 
-    def _arm(self) -> None:
-        """A skip beside a finite loss: the next passes are searched."""
+    def _learn_late(self) -> None:
+        """Of skips that lie some steps back, where numbers come late."""
+        reader = self._reader
+        if reader.late_origins != self._late_origins:
+            self._late_origins = reader.late_origins
+            self.plan.found()
+        if reader.late_skips != self._late_skips:
+            self._late_skips = reader.late_skips
+            by_scale = self._tally.after_move
+            self.plan.skipped(reader.late_skip, reader.step, by_scale=by_scale, explained=False)
+
+    def _skipped(self, state: OptimizerState) -> None:
+        """A skip beside a finite loss."""
         self._calm = 0
-        if self._searches >= MOST_SEARCHES or self._found + self._reader.late_origins >= MOST_FOUND:
-            return
-        if self.watchful and self._reader.step < self._until:
-            return
-        self.watchful = True
-        self._armed_at = self._reader.step
-        self._until = self._armed_at + self._patience
-        self._patience = min(2 * self._patience, LONGEST_SEARCH_STEPS)
+        before = self._tally.last
+        by_scale = bool(state.scale) and (before is None or state.scale[0].item() != before.scale)
+        step = self._reader.step
+        self.plan.skipped(step, step, by_scale=by_scale, explained=self._explained())
 
     def after_read(self, state: OptimizerState) -> None:
         """Gradients were read, and they hold inf or NaN now, or did so before."""
@@ -180,8 +185,8 @@ class Trouble:
         """A step is over; its forward pass may have spoilt running statistics."""
         if not (self.at_once and (self._bad_loss or state.counts is not None)):
             return
-        if not self._bad_loss and not self._explained():
-            self._arm()
+        if not self._bad_loss:
+            self._skipped(state)
         self._bad_loss = False
         if self._looks >= MOST_LOOKS:
             return

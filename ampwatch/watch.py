@@ -37,8 +37,7 @@ class Watch:
     ) -> None:
         self._host = host
         self._owns_host = owns_host
-        # Half of the budget is for the probes that wait their turn, half for every step.
-        self._loop = Loop(models, optimizers, host, budget / 2)
+        self._loop = Loop(models, optimizers, host, budget)
         for request in host.initial:
             self._loop.knobs.start(request)
         for scaler in scalers:

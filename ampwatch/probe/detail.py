@@ -8,6 +8,7 @@ import random
 import torch
 from torch import Tensor
 
+from ampwatch.probe.budget import Budget
 from ampwatch.probe.exponents import ExponentCounts
 from ampwatch.probe.gradients import count_nonfinite
 
@@ -15,6 +16,8 @@ EARLY_STEPS = (1, 6, 12, 35)
 """A short run has to show its gradients too: four detail steps come whatever they cost."""
 FIRST_GAP_STEPS = 20
 LONGEST_GAP_STEPS = 2000
+PAID_BACK = 0.25
+"""Of what was spent too much, before each detail step."""
 SEED = 20_260_101
 
 
@@ -53,22 +56,30 @@ class Figures:
 class Spacing:
     """When the next detail step is due.
 
-    The distance is such that detail steps cost no more than their share of the training time, and
+    The distance is such that detail steps cost no more than their part of the training time, and
     irregular, from a generator of its own: a fixed distance would beat against accumulation,
     evaluation and growth intervals, and torch's generators belong to the training.
 
     Args:
-        share: of the training time that detail steps may take.
+        budget: of the expensive looks.
     """
 
-    def __init__(self, share: float) -> None:
-        self._share = share
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
         self._random = random.Random(SEED)
         self.next = EARLY_STEPS[0]  # step 0 has torch's own warm-up in it
         self.earliest = self.next
         """No detail step comes before this one; the latest one, while its step goes on."""
         self._step = -1
-        self._cost = 0.0
+        self._spread = 1.0
+        self._timed = self._real = 0.0
+        """What the latest detail step cost: as far as it was timed on the spot, and by the account,
+        which has it one record later."""
+
+    @property
+    def cost(self) -> float:
+        """What a detail step costs, in seconds; 0 before the first."""
+        return max(self._timed, self._real)
 
     def due(self, step: int) -> bool:
         if step == self._step:
@@ -76,20 +87,27 @@ class Spacing:
         self.earliest = self.next
         return step >= self.next
 
-    def affordable(self, spent: float, elapsed: float) -> bool:
-        """Whether one more set of figures would keep ``spent`` inside the share of ``elapsed``."""
-        return self.allows(spent + self._cost, elapsed)
-
-    def allows(self, spent: float, elapsed: float) -> bool:
-        """Whether ``spent`` is inside the share of ``elapsed``."""
-        return spent <= self._share * elapsed
-
     def took(self, step: int, seconds: float, step_seconds: float) -> None:
         """A detail step cost ``seconds``, where a step of the loop takes ``step_seconds``."""
-        self._cost = seconds + (self._cost if step == self._step else 0.0)
+        if step != self._step:
+            self._timed = self._real = 0.0
+            self._spread = self._random.uniform(0.7, 1.3)
+        self._budget.loud(detail=True)
+        self._timed += seconds
         self._step = self.earliest = step
-        allowed = max(self._share * step_seconds, 1e-9)
-        gap = min(max(self._cost / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
-        self.next = step + max(1, round(gap * self._random.uniform(0.7, 1.3)))
-        early = next((each for each in EARLY_STEPS if each > step), self.next)
+        self._plan(step_seconds)
+
+    def settle(self, seconds: float, step_seconds: float) -> None:
+        """So much is on the account for the latest detail step."""
+        self._real += seconds
+        self._plan(step_seconds)
+
+    def _plan(self, step_seconds: float) -> None:
+        # What was spent too much is paid back with as much again as a detail step costs, at most:
+        # the next one comes later, and it does come.
+        cost = self.cost + min(PAID_BACK * self._budget.debt(step_seconds), self.cost)
+        allowed = max(self._budget.part(step_seconds) * step_seconds, 1e-9)
+        gap = min(max(cost / allowed, FIRST_GAP_STEPS), LONGEST_GAP_STEPS)
+        self.next = self._step + max(1, round(gap * self._spread))
+        early = next((each for each in EARLY_STEPS if each > self._step), self.next)
         self.next = min(self.next, early)

@@ -110,6 +110,15 @@ class Draft:
         self.explained = False
         """Whether it tells where in backward inf or NaN began."""
 
+    @property
+    def step(self) -> int:
+        return self._step
+
+    @property
+    def detailed(self) -> bool:
+        """Whether figures of each parameter or activation go with it."""
+        return self._sizes is not None or self._flow is not None
+
     def finish(self, numbers: list[list[float]], send: Callable[[Sent], None]) -> bool:
         """Send the record, and the figures of each parameter if there are any.
 

@@ -22,6 +22,7 @@ from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.activations import FlowProbe
 from ampwatch.probe.backward_origin import LateOrigin
+from ampwatch.probe.budget import Budget
 from ampwatch.probe.detail import EARLY_STEPS, Figures, Spacing
 from ampwatch.probe.draft import Around, Draft, Sent
 from ampwatch.probe.exponents import SEED
@@ -47,7 +48,7 @@ class StepReader:
         guard: keeps the time we take.
         names: of the parameters.
         send: takes the records.
-        share: of the training time that detail steps may take.
+        share: of the training time that we may take.
         naming: of parameters that an optimizer may not have shown yet.
     """
 
@@ -63,15 +64,17 @@ class StepReader:
         self._names = names
         self._send = send
         self.pending: deque[tuple[Transfer, Draft]] = deque()
-        self.spacing = Spacing(share)
+        self.budget = Budget(share)
+        self.spacing = Spacing(self.budget)
         self._choice = random.Random(SEED)
         self.flow = FlowProbe(naming, self._choice)
         self.origin: LateOrigin | None = None
         """Seen in the latest backward pass, for the optimizer that steps next."""
-        self.late_skips = 0
+        self.late_skips = self.late_origins = 0
         """Skipped steps beside a finite loss that were learned of after their time, and how many
         told where in backward inf or NaN began."""
-        self.late_origins = 0
+        self.late_skip = -1
+        """The latest such step that has not."""
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
@@ -79,12 +82,10 @@ class StepReader:
         self._row = 0
         """Steps in a row with inf or NaN."""
         self._last_emit: float | None = None
-        self._detail_spent = 0.0
         self.step = 0
         """Number of the step that is being taken."""
         self.inject = False
         """Put one inf into the next gradients that a scaler will check."""
-        self.elapsed = 0.0
         self._waited = 0.0
 
     def read(self, state: OptimizerState, optimizer: Optimizer, scaler: GradScaler | None) -> None:
@@ -122,7 +123,7 @@ class StepReader:
                 self._look_closer(state, reading, values)
             if not self._overflowing:
                 self._row = 0
-                if row >= LONG_ROW or (row and self._affordable()):
+                if row >= LONG_ROW or (row and self.affords(self.spacing.cost)):
                     self._detail(state)  # what the overflows have left of the scale
         elif self._armed > 0:
             # Where numbers come late, what followed a skip is counted before anything clips it.
@@ -138,6 +139,7 @@ class StepReader:
             return
         if flow.step in (-1, step) or step not in EARLY_STEPS or self.affords(flow.cost):
             flow.arm(roots, step)
+            self.budget.loud(detail=True)
 
     def _look_closer(self, state: OptimizerState, reading: Reading, values: list[float]) -> None:
         """Tell infinities from norms that only overflow, before a clip wipes the evidence."""
@@ -158,12 +160,9 @@ class StepReader:
             self._row += 1
             state.counts = counts
             # The first of a row of overflows is always worth a look, the others while time allows.
-            if not self._overflowing or self._affordable():
+            if not self._overflowing or self.affords(self.spacing.cost):
                 self._detail(state)
         self._overflowing = overflowing
-
-    def _affordable(self) -> bool:
-        return self.spacing.affordable(self._detail_spent, self.elapsed)
 
     def _detail(self, state: OptimizerState) -> None:
         begun = time.perf_counter()
@@ -172,8 +171,7 @@ class StepReader:
         if state.flow is None:
             state.flow = self.flow.take(self.step)
         seconds = time.perf_counter() - begun + (0.0 if state.flow is None else state.flow.seconds)
-        self._detail_spent += seconds
-        self.spacing.took(self.step, seconds, self.elapsed / max(self.step, 1))
+        self.spacing.took(self.step, seconds, self.step_seconds())
 
     def emit(
         self,
@@ -251,11 +249,11 @@ class StepReader:
 
     def affords(self, seconds: float) -> bool:
         """Whether one more look of so many seconds keeps the expensive ones inside their share."""
-        return self.spacing.allows(self._detail_spent + seconds, self.elapsed)
+        return self.budget.affords(seconds, self.step_seconds())
 
-    def spend(self, seconds: float) -> None:
-        """An expensive look took so long."""
-        self._detail_spent += seconds
+    def step_seconds(self) -> float:
+        """How long a step of the loop takes."""
+        return self.budget.elapsed / max(self.step, 1)
 
     def has_stepped(self, optimizer: Optimizer) -> bool:
         """Whether this optimizer's record of the current step has been made."""
@@ -275,10 +273,14 @@ class StepReader:
             self._finish(*self.pending.popleft())
 
     def _finish(self, transfer: Transfer, draft: Draft) -> None:
+        if draft.detailed:
+            self.budget.loud(detail=True)  # of the record that comes next
         if draft.finish(transfer.values(), self._send):
             self._armed = COUNT_AFTER_SKIP_STEPS
-            self.late_skips += draft.finite_loss and not draft.explained
             self.late_origins += draft.explained
+            if draft.finite_loss and not draft.explained:
+                self.late_skips += 1
+                self.late_skip = draft.step
         elif self._armed:
             self._armed -= 1
 
@@ -291,5 +293,7 @@ class StepReader:
         if last is None:
             return None
         elapsed = max(now - last - held, 1e-9)
-        self.elapsed += elapsed
+        of_detail = self.budget.record(spent, elapsed)
+        if of_detail:
+            self.spacing.settle(of_detail, self.step_seconds())
         return min(spent / elapsed, 1.0)

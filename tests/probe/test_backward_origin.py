@@ -13,6 +13,8 @@ from training_loops import RecordingHost, assert_same_weights, recording
 
 import ampwatch
 from ampwatch import trouble as trouble_module
+from ampwatch.probe import search_plan as search_plan_module
+from ampwatch.probe.search_plan import MOST_FOUND
 from ampwatch.record.facts import split_fact
 
 Loss = Callable[[nn.Module, Tensor], Tensor]
@@ -205,6 +207,32 @@ def test_it_goes_on_longer_after_each_skip_that_it_has_not_explained(
     assert searched == [1, 9, 10, 17, 18, 19, 20]
 
 
+@pytest.mark.parametrize("kind", ["every fourth", "by chance"])
+def test_a_root_at_zero_now_and_then_is_found_without_any_budget(
+    kind: str, recorded: RecordingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_plan_module, "FREE_SECONDS", 60.0)
+    choice = torch.Generator().manual_seed(5)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+    bad = []
+    with ampwatch.hook(net, optimizer, scaler, budget=0.0):
+        for step in range(80):
+            chance = float(torch.rand((), generator=choice)) < 0.12
+            bad += [step] * (step % 4 == 0 if kind == "every fourth" else chance)
+            optimizer.zero_grad()
+            hidden = net.body(torch.rand(3, 4)).square().sum(1)
+            scaler.scale((hidden * (step not in bad) + (step not in bad)).sqrt().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert recorded.skips == bad
+    found = origins(recorded)
+    assert found, "nothing was told"
+    assert found.keys() <= set(bad)
+    assert {each["operation"] for each in found.values()} == {"SqrtBackward0"}
+
+
 def test_the_search_ends_and_is_taken_up_when_all_was_well_for_long(
     recorded: RecordingHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,8 +247,8 @@ def test_the_search_ends_and_is_taken_up_when_all_was_well_for_long(
             scaler.step(optimizer)
             scaler.update()
     found = list(origins(recorded))
-    assert found[: trouble_module.MOST_FOUND] == [1, 3, 5, 7, 9, 11, 13, 15]
-    assert found[trouble_module.MOST_FOUND :] == [51, 53, 55, 57, 59]
+    assert found[:MOST_FOUND] == [1, 3, 5, 7, 9, 11, 13, 15]
+    assert found[MOST_FOUND:] == [51, 53, 55, 57, 59]
 
 
 def test_not_a_bit_changes_while_backward_is_searched() -> None:
