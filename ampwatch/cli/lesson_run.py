@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import click
+from textual.keys import format_key
 
 from ampwatch import job as states
 from ampwatch.cli.demo_files import demo_names, read_demo
@@ -13,12 +14,15 @@ from ampwatch.cli.target import check_target
 from ampwatch.cli.train import watched
 from ampwatch.controls import SPEED, Controls, Request
 from ampwatch.errors import UsageError
+from ampwatch.headless.rehearsal import Rehearsal, rehearse
 from ampwatch.launch import ScriptJob
 from ampwatch.lessons import LESSONS, Lesson
 from ampwatch.lessons.player import Player
 from ampwatch.lessons.progress import Progress
 from ampwatch.runner.settings import Settings
 from ampwatch.session import Session
+from ampwatch.tui.knobs import TURNS, Knobs
+from ampwatch.words import count_words
 
 SEED = 0
 """The same for everybody, so that a class sees the same story."""
@@ -80,42 +84,53 @@ def left_words(player: Player) -> str:
     return f"the lesson {lesson.title!r} was left at part {player.index + 1} of {len(lesson.parts)}"
 
 
+AT_ONCE = 2
+"""Each lesson's process takes one core, and starting it takes longer than the lesson."""
+
+
 def check_lessons(lessons: Sequence[Lesson] = LESSONS, device: str | None = None) -> int:
     """Play lessons unattended, flat out, one line each; 1 where one does not come to its end."""
-    from textual.keys import format_key
-
-    from ampwatch.headless.rehearsal import rehearse
-    from ampwatch.tui.knobs import TURNS, Knobs
-
-    turns = {format_key(turn.key): turn for turn in TURNS}
+    jobs = [lesson_job(lesson, device, flat_out=True) for lesson in lessons]
     width = max(len(lesson.id) for lesson in lessons)
     failed = 0
-    for lesson in lessons:
-        job = lesson_job(lesson, device, flat_out=True)
-
-        def send(request: Request, job: ScriptJob = job) -> None:
-            if request.knob != SPEED.name:  # nobody has to follow with their eyes
-                job.send(request)
-
-        controls = Controls(send)
-        session, knobs = Session(job, controls), Knobs(controls)
-
-        def press(key: str, session: Session = session, knobs: Knobs = knobs) -> None:
-            knobs.turn(turns[key], session.run)
-
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        plays = [pool.submit(_played, *each) for each in zip(lessons, jobs, strict=True)]
         try:
-            played = rehearse(Player(lesson, controls), session, job, press)
-        finally:
-            job.kill()
-            job.close()
-        failed += not played.done
-        word = "ok" if played.done else "FAILED"
-        told = f"{played.parts} of {len(lesson.parts)} parts, {played.steps} steps"
-        click.echo(
-            f"{lesson.number or '':>2}  {lesson.id:{width}}  {word:6}  {told}"
-            f", {played.seconds:.1f} s" + f": {played.reason}" * (not played.done)
-        )
-        if not played.done:
-            with contextlib.suppress(IndexError):
-                click.echo(f"    {job.output.tail(1)[0]}", err=True)
+            for lesson, job, play in zip(lessons, jobs, plays, strict=True):
+                played = play.result()
+                failed += not played.done
+                word = "ok" if played.done else "FAILED"
+                parts = f"{played.parts} of {len(lesson.parts)} parts"
+                line = f"{lesson.number or '':>2}  {lesson.id:{width}}  {word:6}  {parts}"
+                line += f", {count_words(played.steps, 'step')}, {played.seconds:.1f} s"
+                click.echo(line if played.done else f"{line}: {played.reason}")
+                for printed in () if played.done else job.output.tail(1):
+                    click.echo(f"    {printed}", err=True)
+        except BaseException:
+            for each in plays:
+                each.cancel()
+            for job in jobs:
+                job.kill()  # the lessons that run find that their training has ended
+            raise
     return 1 if failed else 0
+
+
+def _played(lesson: Lesson, job: ScriptJob) -> Rehearsal:
+    """One lesson by its own keys, as they would be pressed in the dashboard."""
+
+    def send(request: Request) -> None:
+        if request.knob != SPEED.name:  # nobody has to follow with their eyes
+            job.send(request)
+
+    controls = Controls(send)
+    session, knobs = Session(job, controls), Knobs(controls)
+    turns = {format_key(turn.key): turn for turn in TURNS}
+
+    def press(key: str) -> None:
+        knobs.turn(turns[key], session.run)
+
+    try:
+        return rehearse(Player(lesson, controls), session, job, press)
+    finally:
+        job.kill()
+        job.close()

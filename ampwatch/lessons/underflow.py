@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 
-from ampwatch.controls import SCALER
+from ampwatch.controls import SCALER, SPEED
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
 from ampwatch.lessons.scene import Scene
 from ampwatch.run.ranges import doublings_of
 from ampwatch.words import number_words, power_words, share_words
 
+USUAL, FAST = 20.0, 60.0
+"""Steps a second: the demo's own pace, and one for a wait."""
 STILL_STEPS = 60
 LOST = 0.9
 """Nearly all values: what is said of them is said of the training."""
@@ -137,8 +139,9 @@ LESSON = Lesson(
         ),
         Wait(
             "The next detail step measures where all gradients lie. It comes by itself, within "
-            "some seconds.",
+            "some seconds; the training is faster meanwhile.",
             name="range",
+            do=((SPEED, FAST),),
             until=lambda scene: scene.spread is not None and scene.spread.usual > 0,
             within=2000,
             dtype="float16",
@@ -147,6 +150,7 @@ LESSON = Lesson(
         ),
         Point(
             range_words,
+            do=((SPEED, USUAL),),
             holds=saved,
             dtype="float16",
             scaler="dynamic",
