@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,20 @@ import pytest
 # small tests slow on a busy machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("AMPWATCH_LOG", None)
+
+# A file is run by one worker: the longest begin first, so that no worker is left alone with one.
+LONGEST = (
+    "test_bit_identical.py",
+    "rules/test_cases.py",
+    "tui/test_fuzz.py",
+    "lessons/test_plays.py",
+    "cli/test_headless_runs.py",
+    "lessons/test_learn_command.py",
+    "cli/test_compare.py",
+    "test_distributed.py",
+    "demos/test_healthy_demos.py",
+    "demos/test_demo_stories.py",
+)
 
 if TYPE_CHECKING:
     from training_loops import RecordingHost
@@ -30,3 +45,10 @@ def recorded() -> Iterator[RecordingHost]:
     for each in watch._open.copy():
         each.close()
     host.install(None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files in front; the others keep their order."""
+    here = Path(__file__).parent
+    place = {here / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
