@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ampwatch.compare.figures import FINISHED, STOPPED, Row
 from ampwatch.compare.start import start_note
-from ampwatch.compare.variants import BASELINE
+from ampwatch.compare.variants import BASELINE, VARIANT_BY_NAME
 from ampwatch.compare.verdict import DIVERGED, LESS, NOTHING, Verdict
 
 FASTER, SLOWER = 0.97, 1.03
@@ -18,13 +18,6 @@ ROOMIER = 0.9
 """Less than this of fp32's memory is worth a choice where the time is equal."""
 CANDIDATES = (BASELINE, "bf16", "fp16-dynamic")
 """Simplest first. A static scale fits one stretch of a run; no scaler at all is luck."""
-NAMES = {
-    BASELINE: "fp32",
-    "bf16": "bf16",
-    "fp16-dynamic": "fp16 with a dynamic scaler",
-    "fp16-static": "fp16 with a static scaler",
-    "fp16-none": "fp16 without a scaler",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +46,16 @@ def choose(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Choice:
             "No choice: the loss does not fall in fp32 in so few steps, so nothing tells whether "
             "the others learn; try more --steps.",
         )
-    others = [by_name[n] for n in CANDIDATES[1:] if n in judged and judged[n].good]
+    rivals = [by_name[name] for name in CANDIDATES[1:] if name in by_name]
+    if not rivals:
+        names = " nor ".join(VARIANT_BY_NAME[name].spoken for name in CANDIDATES[1:])
+        return Choice(None, f"No choice: neither {names} was run beside fp32.")
+    others = [row for row in rivals if judged[row.variant.name].good]
     if base.seconds is None or any(row.ratio is None for row in others):
-        return Choice(None, "No choice: too few steps were taken to time them; try more --steps.")
+        return Choice(None, f"No choice: {base.steps:,} steps are too few to time them.")
     bad = _bad(verdicts)
-    faster = [row for row in others if _time(row) < FASTER and (row.ratio_high or 0.0) < 1.0]
+    sure = [row for row in others if not row.unsure]
+    faster = [row for row in sure if _time(row) < FASTER and (row.ratio_high or 0.0) < 1.0]
     if faster:
         best = min(map(_time, faster))
         chosen = next(row for row in faster if _time(row) <= best * NEAR)
@@ -67,15 +65,24 @@ def choose(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Choice:
         if chosen.variant.scaler == "off":
             why += ", without a scaler"
         return _choice(chosen, why, bad)
+    if len(sure) < len(others):
+        return Choice(
+            None,
+            "No choice: step times vary too much to compare them, as if something else kept this "
+            "machine busy; run it again when that is over.",
+        )
     level = [row for row in others if _time(row) <= SLOWER]
     roomy = next((row for row in level if _memory(row) < ROOMIER), None)
     if roomy is not None:
         part = part_words(_memory(roomy))
         return _choice(roomy, f"it learns as fp32 does in its time and {part} its memory", bad)
     why = _why_fp32(level, [row for row in others if row not in level])
+    if not why:
+        could = any(row.status == FINISHED for row in rivals)
+        why = f"none of the others {'learns as it does' if could else 'ran to its end'}"
     small = min(others, key=_memory, default=None)
     if small is not None and _memory(small) < ROOMIER:
-        name = NAMES[small.variant.name]
+        name = small.variant.spoken
         why += f"; if memory is short, {name} needs {part_words(_memory(small))} fp32's"
     return _choice(base, why, bad)
 
@@ -94,27 +101,27 @@ def _why_fp32(level: Sequence[Row], slower: Sequence[Row]) -> str:
     parts = []
     if level:
         gain = "gains" if len(level) == 1 else "gain"
-        parts.append(f"{_listed([NAMES[row.variant.name] for row in level])} {gain} no time")
+        parts.append(f"{_listed([row.variant.spoken for row in level])} {gain} no time")
     if slower:
-        told = [f"{times_words(_time(row))} times as long in {NAMES[row.variant.name]}"
+        told = [f"{times_words(_time(row))} times as long in {row.variant.spoken}"
                 for row in slower]  # fmt: skip
         parts.append(f"a step takes {_listed(told)}")
-    return _listed(parts) or "none of the others learns as it does"
+    return _listed(parts)
 
 
 def _bad(verdicts: Sequence[Verdict]) -> str:
     """What else is to be known: the variants that failed to learn."""
     told = ""
     for words in (NOTHING, DIVERGED, LESS):
-        names = [NAMES[each.variant] for each in verdicts if each.words == words]
+        names = [VARIANT_BY_NAME[each.variant].spoken for each in verdicts if each.words == words]
         if names:
             told += f"; {_listed(names)} {words}"
     return told
 
 
 def _choice(chosen: Row, why: str, bad: str) -> Choice:
-    name = chosen.variant.name
-    return Choice(name, f"Choose {NAMES[name]} on this machine: {why}{bad}.")
+    variant = chosen.variant
+    return Choice(variant.name, f"Choose {variant.spoken} on this machine: {why}{bad}.")
 
 
 def _time(row: Row) -> float:

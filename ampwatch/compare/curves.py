@@ -11,6 +11,7 @@ from ampwatch.compare.figures import IMPOSSIBLE, Ended
 from ampwatch.compare.track import Track
 from ampwatch.history import History
 from ampwatch.plot.draw import draw
+from ampwatch.plot.heading import legend
 from ampwatch.plot.spec import Curve, PlotSpec
 
 LOG_FROM = 20.0
@@ -27,16 +28,15 @@ STYLES = {
     "bad": "bold red",
     "empty": "dim",
 }
-SHORT = {"fp16-dynamic": "dynamic", "fp16-static": "static", "fp16-none": "no scaler"}
-"""In the legend; the colour and the dashes belong to the variant, whichever of them ran."""
 
 
 def loss_plot(runs: Sequence[Ended], width: int, *, ascii_only: bool) -> list[Text]:
-    """The rows of the plot; none where no loss was seen."""
+    """The rows of the plot, with a legend below where there is no room for one in its first row;
+    none where no loss was seen."""
     shown = [run for run in runs if run.track.losses and run.status != IMPOSSIBLE]
     if not shown:
         return []
-    curves = tuple(Curve(_name(run), _history(run.track)) for run in shown)
+    curves = tuple(Curve(run.variant.short, _history(run.track)) for run in shown)
     last = max(run.track.steps for run in shown) - 1
     log = _log(shown)
     spec = PlotSpec(
@@ -48,16 +48,14 @@ def loss_plot(runs: Sequence[Ended], width: int, *, ascii_only: bool) -> list[Te
         last=last,
         axis="log10" if log else "linear",
     )
-    picture = draw(spec, width, HEIGHT, ascii_only=ascii_only)
+    rows = list(draw(spec, width, HEIGHT, ascii_only=ascii_only).rows)
+    entries = legend(spec, ascii_only)
+    if not set(entries) <= set(rows[0]):
+        rows += [(entry,) for entry in entries]
     return [
         Text.assemble(*((text, STYLES.get(style, "")) for text, style in row), no_wrap=True)
-        for row in picture.rows
+        for row in rows
     ]
-
-
-def _name(run: Ended) -> str:
-    short = SHORT.get(run.variant.name)
-    return run.variant.words if short is None else f"fp16 {short}"
 
 
 def _history(track: Track) -> History:

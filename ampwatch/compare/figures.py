@@ -13,6 +13,10 @@ from ampwatch.rules import Finding
 
 FINAL_STEPS = 10
 """The final loss is the mean of so many: one batch says little."""
+VAGUE = 1.5
+"""Where the upper quartile of the ratios is so many times the lower one, and that is below 1, some
+rounds say faster and others something else: on a quiet machine quartiles are a few percent apart.
+"""
 FINISHED, FAILED, STOPPED, IMPOSSIBLE = "finished", "failed", "stopped", "not possible"
 """How a run went. "not possible": the loop has nothing to switch that way."""
 
@@ -66,6 +70,12 @@ class Row:
     """Share of the gradient values that are 0 here and not in the baseline."""
     final_scale: float | None = None
     findings: Sequence[Finding] = field(default_factory=tuple)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the rounds differ too much to tell whether it is faster than the baseline."""
+        low, high = self.ratio_low, self.ratio_high
+        return low is not None and high is not None and low < 1.0 and high > VAGUE * low
 
 
 def rows(runs: Sequence[Ended], baseline: str) -> list[Row]:

@@ -67,8 +67,7 @@ def compare(
     why = result.nothing_to_compare if not signals else None
     if why is not None:
         if result.rows[0].status == FAILED:  # all alike: one traceback is enough
-            for line in members[0].job.output.tail(TRACEBACK_LINES):
-                sys.stderr.write(line + "\n")
+            _last_words(members[0], why)
         _say(f"{name}: {why}")
     try:
         if as_json:
@@ -200,6 +199,15 @@ class _Watcher:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def _last_words(member: Member, why: str) -> None:
+    """The end of what it has printed, unless that is the one sentence that is said anyway."""
+    lines = member.job.output.tail(TRACEBACK_LINES)
+    if len(lines) == 1 and why.endswith(lines[0].removeprefix("ampwatch: ")):
+        return
+    for line in lines:
+        sys.stderr.write(line + "\n")
 
 
 def _say(sentence: str) -> None:

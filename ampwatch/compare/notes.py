@@ -30,7 +30,7 @@ def machine_notes(machine: Machine | None, rows: Sequence[Row]) -> Iterator[str]
             )
         elif speed > FAST_FORMAT and ratios and min(ratios) > NO_GAIN:
             yield (
-                f"This {kind} multiplies matrices in {short} {times_words(speed)} times as fast as "
+                f"This {kind} multiplies matrices {times_words(speed)} times as fast in {short} as "
                 "in fp32 (measured), but these steps gain nothing by it: casting and all that is "
                 "no matrix product outweigh it."
             )
@@ -48,6 +48,18 @@ def row_notes(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Iterator[str]
         yield f"{' / '.join(names)}: {why}"
 
 
+def time_note(rows: Sequence[Row]) -> Iterator[str]:
+    """How far the rounds differ, where that is too far to compare times."""
+    spans = [
+        f"{times_words(row.ratio_low or 0.0)} to {times_words(row.ratio_high or 0.0)} "
+        f"({row.variant.words})"
+        for row in rows
+        if row.unsure
+    ]
+    if spans:
+        yield f"Times are unsure: half of the ratios to fp32 lie in {'; '.join(spans)}."
+
+
 def memory_note(rows: Sequence[Row]) -> Iterator[str]:
     """Which memory it is."""
     kinds = {row.memory_kind for row in rows}
@@ -55,5 +67,7 @@ def memory_note(rows: Sequence[Row]) -> Iterator[str]:
         yield "Memory is the most that was in use on the device, by its own count."
     elif "saved" in kinds:
         yield "Memory is what a step saves for backward, counted in bytes, without parameters."
+    elif any(row.steps for row in rows) and all(row.seconds is None for row in rows):
+        yield "Memory was not counted: the runs ended before or in the first steps to be timed."
     elif any(row.steps for row in rows):
         yield "Memory could not be counted: the loop packs what its graphs keep (checkpointing)."

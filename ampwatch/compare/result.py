@@ -9,7 +9,7 @@ from typing import Any
 from ampwatch.compare.choice import Choice, choose
 from ampwatch.compare.figures import FAILED, IMPOSSIBLE, Ended, Row, rows
 from ampwatch.compare.machine import Machine
-from ampwatch.compare.notes import machine_notes, memory_note, row_notes
+from ampwatch.compare.notes import machine_notes, memory_note, row_notes, time_note
 from ampwatch.compare.start import start_note
 from ampwatch.compare.variants import BASELINE
 from ampwatch.compare.verdict import Verdict, verdicts
@@ -59,7 +59,7 @@ class Result:
         """What is to be said besides, a sentence each."""
         start = start_note(self.rows)
         notes = [] if start is None else [start]
-        notes += machine_notes(self.machine, self.rows)
+        notes += [*time_note(self.rows), *machine_notes(self.machine, self.rows)]
         notes += [*row_notes(self.rows, self.verdicts), *memory_note(self.rows)]
         if self.paired and any(_out_of_memory(row.error or "") for row in self.rows):
             notes.append("All runs were in memory together: --one-at-a-time needs that of one.")

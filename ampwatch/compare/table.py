@@ -19,31 +19,53 @@ NARROW = 116
 WIDE_HEADINGS = (
     "time a step", "× fp32", "memory", "× fp32", "final loss", "to fp32", "skipped", "flushed",
 )  # fmt: skip
-NARROW_NAMES = {
-    "fp16-dynamic": "fp16 dynamic",
-    "fp16-static": "fp16 static",
-    "fp16-none": "fp16 no scaler",
-}
 NARROW_HEADINGS = ("time", "×", "memory", "×", "loss", "to fp32", "skips", "flushed")
+TURNED_HEADINGS = ("time", "× fp32", "memory", "× fp32", "loss", "to fp32", "skips", "flushed")
 
 
 def table(rows: Sequence[Row], verdicts: Sequence[Verdict], width: int) -> Table:
-    """One line a variant."""
+    """One line a variant; where that is too wide, one column a variant."""
     wide = width >= NARROW
-    made = Table(box=None, pad_edge=False, padding=(0, 2 if wide else 1, 0, 0))
+    gap = 2 if wide else 1
+    names = ("variant", *(WIDE_HEADINGS if wide else NARROW_HEADINGS))
+    lines = [[_name(row, wide), *_figures(row)] for row in rows]
+    last = list(map(_verdict, rows, verdicts))
+    needed = max(len(word) for each in last for word in each.plain.split())
+    for name, *column in zip(names, *lines, strict=True):
+        needed += gap + max(len(name), *map(len, column))
+    if needed > width:
+        return _turned(rows, verdicts)
+    made = _empty(gap)
     made.add_column("variant", no_wrap=True)
-    for heading in WIDE_HEADINGS if wide else NARROW_HEADINGS:
-        made.add_column(heading, justify="right", no_wrap=True)
+    for name in names[1:]:
+        made.add_column(name, justify="right", no_wrap=True)
     made.add_column("verdict")
-    for row, verdict in zip(rows, verdicts, strict=True):
-        made.add_row(_name(row, wide), *_figures(row), _verdict(row, verdict))
+    for line, verdict in zip(lines, last, strict=True):
+        made.add_row(*line, verdict)
     return made
+
+
+def _turned(rows: Sequence[Row], verdicts: Sequence[Verdict]) -> Table:
+    """One column a variant."""
+    made = _empty(1)
+    made.add_column("variant", no_wrap=True)
+    for row in rows:
+        made.add_column(row.variant.short, justify="right")
+    figures = [_figures(row) for row in rows]
+    for at, heading in enumerate(TURNED_HEADINGS):
+        made.add_row(heading, *(cells[at] for cells in figures))
+    made.add_row("verdict", *map(_verdict, rows, verdicts))
+    return made
+
+
+def _empty(gap: int) -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
 
 
 def _name(row: Row, wide: bool) -> Text:
     words = row.variant.words
     if not wide:
-        return Text(NARROW_NAMES.get(row.variant.name, words))
+        return Text(row.variant.short)
     if row.variant.scaler == "static" and row.final_scale:
         return Text(f"{words.removesuffix(' scaler')} {power_words(row.final_scale)}")
     return Text(words)

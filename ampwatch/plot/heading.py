@@ -32,10 +32,11 @@ def heading(spec: PlotSpec, width: int, top: str, ascii_only: bool) -> Row:
     if words and used < width:
         segments.append((" ", "frame"))
         used += 1
-    legend = _legend(spec, ascii_only)
-    wide = sum(cell_len(text) for text, _ in legend)
-    if legend and used + wide + 3 <= width:
-        segments += [(top[used : width - wide - 2], "frame"), *legend, (top[width - 2 :], "frame")]
+    entries = legend(spec, ascii_only)
+    wide = sum(cell_len(text) for text, _ in entries) + 1
+    if entries and used + wide + 3 <= width:
+        segments += [(top[used : width - wide - 2], "frame"), *entries, (" ", "frame")]
+        segments.append((top[width - 2 :], "frame"))
     elif used < width:
         segments.append((top[used:width], "frame"))
     row = tuple((text, style) for text, style in segments if text)
@@ -44,7 +45,8 @@ def heading(spec: PlotSpec, width: int, top: str, ascii_only: bool) -> Row:
     return ((pad("".join(text for text, _ in row), width, ascii_only), "title"),)
 
 
-def _legend(spec: PlotSpec, ascii_only: bool) -> list[Segment]:
+def legend(spec: PlotSpec, ascii_only: bool) -> list[Segment]:
+    """The sample and the name of each curve and line; of a single curve none."""
     entries: list[Segment] = []
     if len(spec.curves) > 1:
         samples = ASCII_SAMPLES if ascii_only else SAMPLES
@@ -57,7 +59,7 @@ def _legend(spec: PlotSpec, ascii_only: bool) -> list[Segment]:
     entries += [
         (f" {sample} {_name(words, ascii_only)}", "line") for _, words in spec.lines if words
     ]
-    return [*entries, (" ", "frame")] if entries else []
+    return entries
 
 
 def _name(text: str, ascii_only: bool) -> str:

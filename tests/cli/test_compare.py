@@ -152,6 +152,7 @@ def test_without_autocast_there_is_nothing_to_compare(
     ("body", "code", "sentence"),
     [
         ("import nowhere", 1, "it failed before its first step: ModuleNotFoundError"),
+        ("raise SystemExit('no data here')", 1, "it failed before its first step: no data here"),
         ("print('nothing to train')", 1, "no optimizer step was taken"),
     ],
 )
@@ -164,6 +165,7 @@ def test_a_script_that_gets_nowhere_is_told_once(
     assert said.out == ""
     assert said.err.splitlines()[-1].startswith(f"ampwatch: other.py: {sentence}")
     assert said.err.count("Traceback") == ("import" in body)
+    assert said.err.count("no data here") == ("SystemExit" in body)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[list[Any], dict[str, Any]]:
@@ -267,8 +269,12 @@ def test_the_machine_is_measured_in_a_process_of_its_own() -> None:
     assert all(speed > 0 for speed in machine.speeds.values())
 
 
-def test_a_device_that_is_not_there_is_not_measured() -> None:
-    assert measure("nowhere") == Machine("nowhere")
+@pytest.mark.parametrize("program", ["false", "true", "/nowhere/python"])
+def test_a_device_that_cannot_be_measured_has_no_speeds(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)  # it fails, it says nothing, it is not there
+    assert measure("cpu") == Machine("cpu")
 
 
 def test_compare_loads_no_torch() -> None:

@@ -11,7 +11,7 @@ from ampwatch.compare import VARIANT_BY_NAME
 from ampwatch.compare.choice import Choice, choose
 from ampwatch.compare.figures import FAILED, FINISHED, IMPOSSIBLE, STOPPED, Row
 from ampwatch.compare.machine import Machine
-from ampwatch.compare.notes import machine_notes, memory_note, row_notes
+from ampwatch.compare.notes import machine_notes, memory_note, row_notes, time_note
 from ampwatch.compare.start import start_note
 from ampwatch.compare.verdict import verdicts
 from ampwatch.rules import Finding
@@ -28,7 +28,7 @@ def row(name: str, ratio: float | None = 1.0, memory: float = 1.0, **known: Any)
         steps=known.pop("steps", 200),
         seconds=None if ratio is None else ratio / 100,
         ratio=ratio,
-        ratio_low=ratio,
+        ratio_low=known.pop("ratio_low", ratio),
         ratio_high=known.pop("ratio_high", ratio),
         memory=1000 * memory,
         memory_kind="saved",
@@ -81,7 +81,7 @@ def test_a_baseline_that_does_not_learn_tells_nothing() -> None:
     still = row("fp32", final_loss=0.99)
     assert words(still, row("bf16")) == ["not clear", "not clear"]
     assert chosen(still, row("bf16")).variant is None
-    assert "--steps" in chosen(still, row("bf16")).sentence
+    assert "does not fall in fp32" in chosen(still, row("bf16")).sentence
 
 
 def test_what_differs_from_batch_to_batch_is_no_difference() -> None:
@@ -137,7 +137,8 @@ def test_who_learns_nothing_is_not_chosen_however_fast() -> None:
 
 
 def test_no_scaler_and_a_static_one_are_never_recommended() -> None:
-    assert chosen(row("fp32"), row("fp16-static", 0.3), row("fp16-none", 0.3)).variant == "fp32"
+    rows = [row("fp32"), row("bf16", 1.5), row("fp16-static", 0.3), row("fp16-none", 0.3)]
+    assert chosen(*rows).variant == "fp32"
 
 
 def test_a_difference_within_the_noise_is_none() -> None:
@@ -177,7 +178,63 @@ def test_without_fp32_there_is_no_choice() -> None:
 def test_without_times_there_is_no_choice() -> None:
     choice = chosen(row("fp32", None), row("bf16", None))
     assert choice.variant is None
-    assert "too few steps" in choice.sentence
+    assert choice.sentence == "No choice: 200 steps are too few to time them."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "unsure"),
+    [
+        (0.43, 1.77, True),
+        (0.3, 0.6, True),
+        (0.95, 1.25, False),
+        (0.5, 0.7, False),
+        (1.2, 4.0, False),  # slower, whatever it is by how much
+    ],
+)
+def test_where_the_rounds_differ_widely_nothing_is_chosen_by_time(
+    low: float, high: float, unsure: bool
+) -> None:
+    shaken = row("bf16", (low + high) / 2, 0.5, ratio_low=low, ratio_high=high)
+    choice = chosen(row("fp32"), shaken, row("fp16-dynamic", 2.0, 0.5))
+    assert (choice.variant is None) is unsure
+    assert choice.sentence.startswith("No choice: step times vary too much") is unsure
+    assert bool(list(time_note([row("fp32"), shaken]))) is unsure
+
+
+def test_how_far_the_rounds_differ_is_told() -> None:
+    rows = [
+        row("fp32"),
+        row("bf16", 0.9, ratio_low=0.054, ratio_high=1.77),
+        row("fp16-none", 2.0, ratio_low=0.26, ratio_high=14.9),
+    ]
+    assert list(time_note(rows)) == [
+        "Times are unsure: half of the ratios to fp32 lie in 0.05 to 1.8 (bf16); 0.26 to 15 (fp16, "
+        "no scaler)."
+    ]
+
+
+def test_one_that_is_surely_faster_is_chosen_beside_one_that_is_not_sure() -> None:
+    shaken = row("bf16", 0.9, ratio_low=0.5, ratio_high=1.5)
+    assert chosen(row("fp32"), shaken, row("fp16-dynamic", 0.5)).variant == "fp16-dynamic"
+
+
+def test_what_was_not_run_is_not_judged() -> None:
+    for rows in ([row("fp32")], [row("fp32"), row("fp16-none", 0.5)]):
+        choice = chosen(*rows)
+        assert choice == Choice(
+            None, "No choice: neither bf16 nor fp16 with a dynamic scaler was run beside fp32."
+        )
+
+
+def test_what_could_not_be_run_is_no_slower_learner() -> None:
+    gone = row("fp16-dynamic", status=IMPOSSIBLE, error="no scaler")
+    assert chosen(row("fp32"), gone).sentence == (
+        "Choose fp32 on this machine: none of the others ran to its end."
+    )
+    diverged = row("bf16", final_loss=math.nan)
+    assert chosen(row("fp32"), diverged, gone).sentence == (
+        "Choose fp32 on this machine: none of the others learns as it does; bf16 diverged."
+    )
 
 
 # -- the sentences --------------------------------------------------------------------------------
@@ -189,7 +246,7 @@ def test_a_machine_that_is_slow_in_a_format_is_named_with_what_was_measured() ->
     assert slow == (
         "This CPU is slow in fp16: a matrix product takes 32 times as long as in fp32 (measured)."
     )
-    assert wasted.startswith("This CPU multiplies matrices in bf16 2 times as fast as in fp32")
+    assert wasted.startswith("This CPU multiplies matrices 2 times as fast in bf16 as in fp32")
 
 
 def test_a_machine_that_is_fast_where_the_loop_gains_needs_no_words() -> None:
@@ -247,5 +304,7 @@ def test_which_memory_it_is() -> None:
     assert "saves for backward" in next(memory_note([row("fp32")]))
     peak = Row(VARIANT_BY_NAME["fp32"], FINISHED, steps=1, memory=1.0, memory_kind="peak")
     assert "on the device" in next(memory_note([peak]))
-    none = Row(VARIANT_BY_NAME["fp32"], FINISHED, steps=1)
-    assert "could not be counted" in next(memory_note([none]))
+    packed = Row(VARIANT_BY_NAME["fp32"], FINISHED, steps=100, seconds=0.01)
+    assert "checkpointing" in next(memory_note([packed]))
+    short = Row(VARIANT_BY_NAME["fp32"], FINISHED, steps=3)
+    assert "the runs ended" in next(memory_note([short]))

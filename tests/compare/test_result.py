@@ -99,13 +99,15 @@ def test_the_table_has_a_line_a_variant() -> None:
     assert lines[5].endswith("100 %  learned nothing")
 
 
-@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("width", [50, 60, 70, 80, 100, 140])
 def test_nothing_is_wider_than_the_terminal_and_no_figure_is_cut(width: int) -> None:
     text = printed(width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    for figure in ("10 ms", "2.00", "1.1 kB", "0.55", "×10", "100 %"):
+    for figure in ("10 ms", "2.00", "1.1 kB", "0.55", "×10", "100 %", "baseline"):
         assert figure in text
+    for name in ("⠒⠒⠒ fp32", "⠒ ⠒ bf16", "⠂⠂⠂ fp16 dynamic", "⠒⠒  fp16 no scaler"):
+        assert text.count(name) == 1
 
 
 def test_curves_are_named_and_differ_without_colour() -> None:
