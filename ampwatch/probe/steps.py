@@ -216,19 +216,14 @@ class StepReader:
             self._send(record)
             return
         device = reading.device
-        # Those that were read before backward are numbers already.
-        tensors = [
-            each if isinstance(each, Tensor) else torch.tensor(each, dtype=torch.float64)
-            for each in losses
-        ]
-        if device is None and tensors:
-            device = tensors[0].device
+        if device is None and losses and isinstance(losses[0], Tensor):
+            device = losses[0].device
         transfer = Transfer(
             (
                 reading.norms,
                 found,
                 state.scale,
-                tensors,
+                losses,
                 late,
                 [clip.total for clip in state.clips] if state.clips else (),
                 state.counts or (),

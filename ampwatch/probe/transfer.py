@@ -21,25 +21,33 @@ class Transfer:
     without blocking, and ready once the device has come to that point of its stream.
 
     Args:
-        groups: real tensors of one element each, in as many lists as the caller likes.
+        groups: real tensors of one element each, or numbers, in as many lists as the caller likes.
         device: where most of them are.
     """
 
     __slots__ = ("_event", "_host", "_sizes", "_values")
 
-    def __init__(self, groups: Sequence[Sequence[Tensor]], device: torch.device | None) -> None:
+    def __init__(
+        self, groups: Sequence[Sequence[Tensor] | Sequence[float]], device: torch.device | None
+    ) -> None:
         self._values: list[list[float]] | None = None
         if device is None or device.type != "cuda":
             # No event to ask on other devices; on the CPU there is nothing to wait for.
-            self._values = [[tensor.item() for tensor in group] for group in groups]
+            self._values = [
+                [each.item() if isinstance(each, Tensor) else each for each in group]
+                for group in groups
+            ]
             return
         self._sizes = [len(group) for group in groups]
         with torch.no_grad(), torch.cuda.device(device):
             # float64, or a norm of large values would not fit.
             numbers = [
-                tensor.detach().reshape(()).to(device, torch.float64, non_blocking=True)
+                torch.as_tensor(each)
+                .detach()
+                .reshape(())
+                .to(device, torch.float64, non_blocking=True)
                 for group in groups
-                for tensor in group
+                for each in group
             ]
             packed = torch.stack(numbers) if numbers else torch.empty(0, device=device)
             self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
