@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ampwatch.probe.gradients import dense
+from ampwatch.probe.guards import guard_behind
 from ampwatch.probe.node_hooks import Gradients, NodeHooks
 from ampwatch.probe.operations import Naming, Operation, operations_of
 from ampwatch.probe.packing import PackingWatch
@@ -35,6 +36,17 @@ POLES = {
     "Acos": (), "Asin": (), "Atan2": ("self",), "Acosh": (), "Atanh": (),
 }  # fmt: skip
 """Operations whose derivative is infinite or 0/0 somewhere, and what they keep that is 0 there."""
+ROOTS = {
+    "Sqrt": 0,
+    "Rsqrt": 0,
+    "Log": 0,
+    "Log2": 0,
+    "Log10": 0,
+    "Pow": 0,
+    "Reciprocal": 0,
+    "Div": 1,
+}
+"""Those that people guard with a small constant, and which of their inputs has it."""
 PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Mv", "Addmv", "Dot")
 """Sums of products: where some are inf, a sum can be NaN, and it is an overflow all the same."""
 
@@ -47,6 +59,9 @@ class Visit(NamedTuple):
     after: bool
     title: str
     dtype: str
+    epsilon: str | None = None
+    """The small constant in front of it that float16 may have made 0; "yes" for one that is not
+    kept."""
 
 
 class LateOrigin:
@@ -177,7 +192,17 @@ def _largest(gradients: Iterable[Tensor | None]) -> tuple[Tensor | None, str]:
 def _visit(operation: Operation) -> Visit:
     name = str(operation.node.name()).split("::")[-1]
     module = operation.module or operation.after
-    return Visit(name, module, not operation.weights(), operation.title, "")
+    return Visit(
+        name, module, not operation.weights(), operation.title, "", _lost_in_half(operation)
+    )
+
+
+def _lost_in_half(operation: Operation) -> str | None:
+    place = ROOTS.get(operation.title)
+    if place is None or place >= len(operation.parents):
+        return None
+    constant, half = guard_behind(operation.parents[place], operation.dtype is torch.float16)
+    return (constant or "yes") if half and constant is not None else None
 
 
 def _fact(visit: Visit, largest: float, *, nan: bool, pole: bool) -> str:
@@ -193,5 +218,6 @@ def _fact(visit: Visit, largest: float, *, nan: bool, pole: bool) -> str:
         kind="nan" if mathematics else "overflow",
         values="NaN" if nan else "inf",
         largest=None if summed else f"{largest:.3g}",
+        epsilon=visit.epsilon if pole and mathematics else None,
         dtype=visit.dtype,
     )

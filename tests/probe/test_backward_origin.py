@@ -207,6 +207,35 @@ def test_it_goes_on_longer_after_each_skip_that_it_has_not_explained(
     assert searched == [1, 9, 10, 17, 18, 19, 20]
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "dtype", "told"),
+    [
+        (1e-8, torch.float16, "yes"),  # below 2^-25: 0 in float16
+        (None, torch.float16, None),
+        (1e-8, torch.float32, None),  # sqrt'(1e-8) is 5e3, and finite
+        (1e-3, torch.float16, None),
+    ],
+)
+@pytest.mark.parametrize("place", ["added", "limit"])
+def test_a_root_whose_guard_is_lost_in_float16(
+    place: str, epsilon: float | None, dtype: torch.dtype, told: str | None, recorded: RecordingHost
+) -> None:
+    def loss_of(net: nn.Module, inputs: Tensor) -> Tensor:
+        length = (net(inputs) * 0).square().sum(1).to(dtype)
+        if epsilon is not None:
+            length = length + epsilon if place == "added" else length.clamp(min=epsilon)
+        return length.sqrt().float().mean()
+
+    train(recorded, loss_of, scale=16.0)
+    if epsilon is not None and told is None:
+        assert recorded.skips == []
+        return
+    details = origins(recorded)[1]
+    assert (details["operation"], details["kind"]) == ("SqrtBackward0", "nan")
+    wanted = "1e-08" if told is not None and place == "limit" else told
+    assert details.get("epsilon") == wanted
+
+
 @pytest.mark.parametrize("kind", ["every fourth", "by chance"])
 def test_a_root_at_zero_now_and_then_is_found_without_any_budget(
     kind: str, recorded: RecordingHost, monkeypatch: pytest.MonkeyPatch
