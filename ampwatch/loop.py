@@ -256,7 +256,8 @@ class Loop:
         if self.scaling.active() is not None:
             if self._ledger.passed_by(state, optimizer):
                 unscaled = "yes" if self._ledger.unscaled_now(state) else None
-                self._facts.add(fact("step-outside-scaler", unscaled=unscaled))
+                again = "yes" if state.stepped_at == self._ledger.passes else None
+                self._facts.add(fact("step-outside-scaler", unscaled=unscaled, again=again))
             elif (
                 self._ledger.scaled_at < 0
                 and self.autocast.dtype() == "float16"

@@ -139,7 +139,7 @@ def test_one_more_step_after_the_scalers(bench: Bench) -> None:
     bench.optimizer.step()
     taken, extra = bench.recorded.steps
     assert taken.facts == ()
-    assert extra.facts == ("step-outside-scaler",)
+    assert extra.facts == ("step-outside-scaler:again=yes",)
     assert extra.step == 1
     assert extra.grad_norm == pytest.approx(norm, rel=1e-6), "these were unscaled already"
 

@@ -23,9 +23,9 @@ def _nobody(text: str) -> None:
 class LogWriter:
     """Appends records to a log.
 
-    Written out ten times a second, and at once for a skipped step and for everything that is not a step.
-    After the log is open nothing here raises into the training: what cannot be written stays in
-    memory and is tried again. A forked copy of the process writes nothing.
+    Written out ten times a second, and at once for a skipped step and for everything that is not a
+    step. After the log is open nothing here raises into the training: what cannot be written stays
+    in memory and is tried again. A forked copy of the process writes nothing.
 
     Args:
         path: the file; its folders are made. An existing log is continued: a reader shows the

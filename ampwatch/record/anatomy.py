@@ -135,7 +135,7 @@ class StepAnatomy:
     stepped: bool | None = None
     """Whether the optimizer took its step."""
     fused: bool = False
-    """The optimizer is called where there is inf or NaN too, and leaves the weights alone itself."""
+    """The optimizer is called where there is inf or NaN too, and leaves the weights as they are."""
     lr: float | None = None
     scale_after: float | None = None
     """The scale after ``update``."""

@@ -25,7 +25,7 @@ MOST_STEPS = 8
 
 def _told(run: Run, rule: str, seen: Seen, message: str) -> Finding:
     """A finding from a fact about an operation, with the rhythm of the steps, if they have one."""
-    rhythm = run.bursts.rhythm(bad_losses=True)
+    rhythm = run.bursts.rhythm("losses")
     evidence: dict[str, Any] = {
         "operation": seen.value("op"),
         "dtype": seen.value("dtype"),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 
 from ampwatch.rules.finding import Finding, Rule, ending
+from ampwatch.rules.levels import settled_below_one
+from ampwatch.rules.mathematics import overflow_rhythm
 from ampwatch.run import Run
 from ampwatch.run.gradient_levels import Level
 from ampwatch.run.rhythm import rhythm_of
@@ -29,17 +31,24 @@ MOST_NAMES = 20
 def _underflow(run: Run) -> Iterator[Finding]:
     """Zeros at detail steps, in gradients of which what is left, times the scale, is subnormal in
     float16 (so that zeros by ReLU, by embedding rows or by masks are not taken for it); or nothing
-    but zeros beside a loss that is there, at a scale that lifts little."""
+    but zeros beside a loss that is there, at a scale that lifts little. A scale that has settled
+    below 1 is told by a rule of its own, with these zeros."""
     gradients = run.gradients
     span = gradients.flushed.get(UNDERFLOW_SHARE)
     highest, now = run.levels.highest, run.final_scale()
     fallen = highest is not None and now is not None and highest >= FALLEN * now > 0
-    if span is None or span.count < (1 if fallen else UNDERFLOW_DETAILS):
+    if span is None or settled_below_one(run) is not None:
         return
-    room = gradients.headroom
+    if span.count < (1 if fallen else UNDERFLOW_DETAILS) or not gradients.lasting(UNDERFLOW_SHARE):
+        return
+    room, limit = gradients.headroom, run.levels.overflowed
     message = f"up to {gradients.share:.0%} of all gradient values are flushed to 0 in float16"
-    if room is not None and room > 1:
-        message += f", although the scale could be {room:.0f} doublings larger"
+    if now is None or (run.last is not None and run.last.scaler == "off"):
+        message += ", and no scale lifts them"
+    elif not fallen and limit is not None and limit > now:
+        message += f"; the scale is {scale_words(now)}, and others overflow at {scale_words(limit)}"
+    elif room is not None and room > 1:
+        message += f", although the scale could be {count_words(round(room), 'doubling')} larger"
     back = None
     if highest is not None and now and fallen:
         doublings = math.ceil(math.log2(highest / now))
@@ -122,7 +131,7 @@ def _spike(run: Run) -> Iterator[Finding]:
     """Ten times the median of the last fifty losses and eight times their own spread above it, as
     losses of the same kind of step; not where it comes at every n-th step, as a term does that is
     computed now and then."""
-    skipped = run.bursts.rhythm()
+    skipped = overflow_rhythm(run)
     for trends in run.trends.values():
         peak = trends.loss.spike
         if peak is None or rhythm_of(list(trends.loss.high)) is not None:

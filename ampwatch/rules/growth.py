@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.rules.levels import run_away
+from ampwatch.rules.mathematics import overflow_rhythm, overflows
 from ampwatch.rules.skips import fitted
 from ampwatch.run import Run
 from ampwatch.run.rhythm import Rhythm
@@ -21,11 +22,11 @@ def _interval(run: Run) -> Iterator[Finding]:
     """Skips right after growth that are more than one step in 50. And skips at every n-th step,
     which are not growth's own: the scale grows back between two of them, so that whatever is
     special about those steps is lost each time."""
-    rhythm = run.bursts.rhythm()
+    rhythm = overflow_rhythm(run)
     if rhythm is not None and not fitted(run, rhythm):
         yield _periodic(run, rhythm)
         return
-    tally = run.bursts.tally("probe")
+    tally = overflows(run, "probe")
     if tally is None or tally.first is None or tally.bursts < FEWEST_PROBES or run_away(run):
         return
     interval = run.scale.growth_interval

@@ -7,6 +7,7 @@ from typing import Any
 
 from ampwatch.formats import FLOAT16
 from ampwatch.rules.finding import Finding, Rule
+from ampwatch.rules.mathematics import by_mathematics
 from ampwatch.run import Run
 from ampwatch.run.ranges import Fit, fit, spread_of
 from ampwatch.run.scale_levels import RUNAWAY_SCALE
@@ -138,14 +139,27 @@ def run_away(run: Run) -> bool:
 
 def _below_one(run: Run) -> Iterator[Finding]:
     """Steps that were taken at a scale below 1, apart from those beside skips, when it is still
-    falling, and those after losses that were inf or NaN, which brought it down."""
-    span = run.levels.below_one
-    if span is None or span.count < BELOW_ONE_STEPS:
+    falling, and those after losses that were inf or NaN, or NaN by mathematics, which brought it
+    down."""
+    span = settled_below_one(run)
+    if span is None:
         return
-    lowest = run.levels.lowest_taken
-    message = f"{count_words(span.count, 'step')} taken with a scale below 1 (down to "
+    lowest, share = run.levels.lowest_taken, run.gradients.share
+    message = f"{count_words(span.count, 'step')} were taken with a scale below 1 (down to "
     message += f"{scale_words(lowest)}): gradients overflow float16 even without any scaling"
-    yield Finding.over(span, "scale-below-one", "warning", message, scale=lowest)
+    if share >= LOST_SHARE:
+        message += f", and up to {share:.0%} of their values are flushed to 0 at the other end"
+    yield Finding.over(
+        span, "scale-below-one", "warning", message, scale=lowest, share_zero=share or None
+    )
+
+
+def settled_below_one(run: Run) -> Span | None:
+    """Where steps were taken below 1 because of the range of the gradients; None for a few."""
+    span, after_nan = run.levels.below_one, run.levels.below_one_after_nan
+    if after_nan is not None and not by_mathematics(run):
+        span = after_nan if span is None else span.joined(after_nan)
+    return None if span is None or span.count < BELOW_ONE_STEPS else span
 
 
 RULES = (

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from ampwatch.rules.collapse import collapsed, worst_bursts
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.rules.forward import EXPLAINED
+from ampwatch.rules.mathematics import at_tiny_scales, by_mathematics
 from ampwatch.rules.places import place_words
 from ampwatch.rules.skips import lone_losses
 from ampwatch.run import Run
+from ampwatch.run.fact_log import Seen
 from ampwatch.words import count_words, ordinal
-
-ORDER_FACTS = ("backward-after-unscale", "backward-in-step", "update-between", "unscaled-twice")
-"""Where calls come in the wrong order NaN follows from that."""
 
 
 def _nan(run: Run) -> Iterator[Finding]:
@@ -22,7 +21,7 @@ def _nan(run: Run) -> Iterator[Finding]:
     is float32; or NaN in gradients at a scale at which nothing overflows."""
     seen = run.facts.get("nan-born")
     if seen is not None:
-        rhythm = run.bursts.rhythm(bad_losses=True)
+        rhythm = run.bursts.rhythm("losses")
         dtype = seen.value("dtype")
         message = f"inf or NaN arose{place_words(seen)}"
         message += f", computed in {dtype}" if dtype else ""
@@ -40,12 +39,7 @@ def _nan(run: Run) -> Iterator[Finding]:
         return
     origin = run.facts.get("backward-origin")
     if origin is not None and origin.value("kind") == "nan":
-        message = f"NaN arose in the backward pass{place_words(origin)}, beside a finite loss and "
-        message += "without an overflow before it: mathematics (sqrt or norm at 0, 0/0)"
-        yield Finding.over(
-            origin, "nan-not-overflow", "error", message, module=origin.value("module"),
-            operation=origin.value("operation"), largest=origin.value("largest"),
-        )  # fmt: skip
+        yield _in_backward(run, origin)
         return
     if any(name in run.facts for name in EXPLAINED if name != "nonfinite-factor"):
         return
@@ -56,13 +50,30 @@ def _nan(run: Run) -> Iterator[Finding]:
         yield found
 
 
+def _in_backward(run: Run, origin: Seen) -> Finding:
+    """The search of backward looks into some of the steps; the skips beside them are told too."""
+    message = f"NaN arose in the backward pass{place_words(origin)}, beside a finite loss and "
+    message += "without an overflow before it: mathematics (sqrt or norm at 0, 0/0)"
+    skips = run.bursts.nan if by_mathematics(run) else None
+    rhythm = run.bursts.rhythm("nan") if skips is not None else None
+    if skips is not None and skips.count > origin.count:
+        message += f"; {count_words(skips.count, 'step')} were skipped for NaN in the gradients"
+        message += f", at every {ordinal(rhythm.period)} step" if rhythm is not None else ""
+    return Finding.over(
+        origin if skips is None or skips.count < origin.count else skips,
+        "nan-not-overflow", "error", message, module=origin.value("module"),
+        operation=origin.value("operation"), largest=origin.value("largest"),
+        period=None if rhythm is None else rhythm.period,
+    )  # fmt: skip
+
+
 def _factor(run: Run) -> Finding | None:
     """The loss is finite until it is multiplied by inf or NaN. Told where a collapse does not tell
     it already, and where it is more than a lone overflow."""
     seen = run.facts.get("nonfinite-factor")
     if seen is None or lone_losses(run) or any(map(collapsed, worst_bursts(run))):
         return None
-    rhythm = run.bursts.rhythm(bad_losses=True)
+    rhythm = run.bursts.rhythm("losses")
     message = f"the loss was multiplied by inf or NaN in {count_words(seen.count, 'step')}"
     message += f", at every {ordinal(rhythm.period)} step" if rhythm is not None else ""
     period = None if rhythm is None else rhythm.period
@@ -102,7 +113,7 @@ def _nan_in_float32(run: Run) -> Finding | None:
 
 def _nan_gradients(run: Run) -> Finding | None:
     """Skips beside a finite loss that go on where no scaled gradient can overflow any more."""
-    if any(name in run.facts for name in ("stale-gradients", *ORDER_FACTS)):
+    if not at_tiny_scales(run):
         return None
     for trends in run.trends.values():
         span = trends.gradients.nan_skipped

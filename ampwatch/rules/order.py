@@ -100,12 +100,14 @@ def _call_order(run: Run) -> Iterator[Finding]:
             factor, text = _factor([each.get("factor") for _, each in seen.details], words)
             evidence["factor"] = factor
         messages.append(f"{text} ({count_words(seen.count, 'step')})")
-        span = _joined(span, Span(seen.count, seen.first, seen.last))
+        here = Span(seen.count, seen.first, seen.last)
+        span = here if span is None else span.joined(here)
     error = ending(run)
     explained = None if error is None else _order_words(error)
     if explained is not None:
         messages.append(f"{explained}. torch says: {error}")
-        span = _joined(span, Span(1, run.steps, run.steps))
+        here = Span(1, run.steps, run.steps)
+        span = here if span is None else span.joined(here)
         evidence["error"] = error
     if span is not None:
         yield Finding.over(span, "scaler-call-order", "error", "; ".join(messages), **evidence)
@@ -118,12 +120,6 @@ def _factor(factors: list[str | None], words: str) -> tuple[float | None, str]:
     if wrong is None:
         return 1.0, f"{words}; the scale happened to stay the same, so no harm was done yet"
     return wrong, f"{words}: the scale had changed, and they were {wrong:g} times too large"
-
-
-def _joined(one: Span | None, other: Span) -> Span:
-    if one is None:
-        return other
-    return Span(one.count + other.count, min(one.first, other.first), max(one.last, other.last))
 
 
 def _order_words(error: str) -> str | None:

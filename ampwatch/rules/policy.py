@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ampwatch.rules.finding import Finding, Rule
+from ampwatch.rules.finding import Finding, Rule, Sighting
 from ampwatch.run import Run
 from ampwatch.run.spans import Span
 from ampwatch.words import count_words, share_words
@@ -20,24 +20,30 @@ EVERY_STEP = 4
 
 
 def _no_scaler(run: Run) -> Iterator[Finding]:
-    """Steps whose autocast region lowered to float16, with no scaler or one that is off; how much
-    of the gradients was flushed because of it makes it a warning or an error."""
-    spans = [
-        (mode, span)
+    """Steps whose autocast region lowered to float16, or whose parameters are float16 themselves,
+    with no scaler or one that is off; how much of the gradients was flushed because of it makes it
+    a warning or an error."""
+    spans: list[Sighting] = [
+        span
         for (dtype, mode), span in run.modes.items()
         if dtype == "float16" and mode in (None, "off")
     ]
-    steps = sum(span.count for _, span in spans)
+    off = ("float16", "off") in run.modes
+    half = run.facts.get("fp16-gradients")
+    if half is not None and "step-refused" not in run.facts and not spans:
+        spans = [half]
+    steps = sum(span.count for span in spans)
     if steps < FEWEST_STEPS:
         return
     share = run.gradients.share
-    off = any(mode == "off" for mode, _ in spans)
     bad = share >= ZERO_SHARE
     message = f"{count_words(steps, 'step')} went back through float16 "
     message += "with a scaler that is switched off" if off else "without a GradScaler"
+    if half is not None:
+        message += ", and trained parameters are float16 themselves, so small updates round away"
     if share:
         message += f"; up to {share:.0%} of the gradient values were flushed to 0"
-    first, last = min(span.first for _, span in spans), max(span.last for _, span in spans)
+    first, last = min(span.first for span in spans), max(span.last for span in spans)
     yield Finding.over(
         Span(steps, first, last), "fp16-without-scaler", "error" if bad else "warning", message,
         share_zero=share,
@@ -136,9 +142,11 @@ RULES = (
         "large share of gradients is zero because of it).",
         "The gradients of activations are float16 in backward; below 2^-24 they become 0. A "
         "GradScaler multiplies the loss so that they do not (Micikevicius et al., Mixed Precision "
-        "Training, 2018). Whether much is lost depends on the model: it is an error where half of "
-        "all gradient values were flushed.",
-        "Use a GradScaler, or bfloat16, which has float32's range and needs none.",
+        "Training, 2018). It is the same with a model that .half() has made float16. Whether much "
+        "is lost depends on the model: it is an error where half of all gradient values were "
+        "flushed.",
+        "Use autocast and a GradScaler on a float32 model, or bfloat16, which has float32's range "
+        "and needs none.",
         _no_scaler,
         source="Micikevicius et al., Mixed Precision Training, 2018, section 3.2 (loss scaling).",
         before=(

@@ -80,21 +80,38 @@ def _meant_for_scaled(seen: Seen, scale: float | None) -> bool:
 
 def _outside(run: Run) -> Iterator[Finding]:
     """From the ledger: a step that did not come from ``scaler.step()``, on gradients that a scaled
-    loss has reached."""
+    loss has reached. Where ``unscale_`` has divided them the update is right, and what is missing
+    is the check for inf and NaN: an error once some were let through."""
     seen = run.facts.get("step-outside-scaler")
     if seen is None:
         return
     scale = None if run.last is None else run.last.scale
-    message = f"in {count_words(seen.count, 'step')} optimizer.step() was called directly although "
-    message += "the loss had been through the scaler: nothing was unscaled"
-    message += f" (factor {number_words(scale)})" if scale else ""
-    message += " and nothing was checked for inf and NaN"
-    yield Finding.over(seen, "step-outside-scaler", "error", message, scale=scale)
+    again, unscaled = seen.told("again"), seen.told("unscaled")
+    steps = count_words(seen.count, "step")
+    severity = "error"
+    if again >= seen.count:
+        message = f"in {steps} optimizer.step() was called once more after scaler.step(): the same "
+        message += "gradients are applied twice, and those of a skipped step are applied after all"
+    elif unscaled >= seen.count:
+        message = f"in {steps} optimizer.step() was called directly on gradients that unscale_() "
+        message += "had divided: the update has the right size, but nothing keeps inf and NaN out "
+        message += "of the weights unless the loop looks for them itself"
+        if run.nonfinite_steps <= run.skipped:
+            habit = 2 * seen.count > run.steps - seen.first
+            severity = "warning" if habit else "info"
+    else:
+        message = f"in {steps} optimizer.step() was called directly although the loss had been "
+        message += "through the scaler: the gradients were still multiplied by the scale"
+        message += f" ({number_words(scale)})" if scale else ""
+        message += ", and nothing looked for inf and NaN in them"
+    yield Finding.over(seen, "step-outside-scaler", severity, message, scale=scale)
 
 
 def _fp16_parameters(run: Run) -> Iterator[Finding]:
     """float16 gradients where a scaler is about to unscale them, or torch's own refusal."""
     seen = run.facts.get("fp16-gradients")
+    if "step-refused" not in run.facts:
+        seen = None  # no scaler was asked to unscale them
     error = ending(run)
     said = error is not None and "unscale FP16 gradients" in error
     message = "the trained parameters are float16 themselves, and a GradScaler refuses their "

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ampwatch.rules.collapse import collapsed
 from ampwatch.rules.finding import Finding, Rule
+from ampwatch.rules.mathematics import of_overflow, overflow_rhythm, overflows
 from ampwatch.run import Run
 from ampwatch.run.burst import LONE_SKIPS
 from ampwatch.run.rhythm import Rhythm
@@ -21,8 +22,8 @@ def _settling(run: Run) -> Iterator[Finding]:
     """Skips of a scale that is new and has not been without an overflow for ten steps in a row,
     or that grew far too large by hand; and skips at every n-th step that came to an end, when the
     scale had fallen far enough for the heaviest steps."""
-    tally = run.bursts.tally("settling")
-    rhythm = run.bursts.rhythm()
+    tally = overflows(run, "settling")
+    rhythm = overflow_rhythm(run)
     ended = rhythm if rhythm is not None and fitted(run, rhythm) else None
     if tally is None or tally.worst is None:
         if ended is not None:
@@ -61,7 +62,7 @@ def _settling(run: Run) -> Iterator[Finding]:
 
 def fitted(run: Run, rhythm: Rhythm) -> bool:
     """Whether such a rhythm has ended because the scale fell far enough for the heaviest steps."""
-    tally = run.bursts.tally("probe")
+    tally = overflows(run, "probe")
     return not rhythm.goes_on(run.steps - 1) and (tally is None or tally.bursts <= 1)
 
 
@@ -77,15 +78,15 @@ def _fitting(run: Run, rhythm: Rhythm) -> Finding:
 def _growth_probe(run: Run) -> Iterator[Finding]:
     """A skip within a tenth of the growth interval after the scale grew (or half of it, where the
     gradients were near float16's end ever since): the doubled scale was too much."""
-    tally = run.bursts.tally("probe")
+    tally = overflows(run, "probe")
     if tally is None:
         return
     interval = run.scale.growth_interval
     skips, steps = tally.skips, list(tally.steps)
     first, last = tally.first, tally.last
-    rhythm = run.bursts.rhythm()
+    rhythm = overflow_rhythm(run)
     if rhythm is not None:
-        steps = run.bursts.beside(rhythm, "probe")
+        steps = run.bursts.beside(rhythm, "probe", of_overflow(run))
         skips = len(steps)
         if not steps:
             return
@@ -113,22 +114,22 @@ def lone_losses(run: Run) -> bool:
     tally = run.bursts.tally("forward")
     if tally is None or "nonfinite-factor" not in run.facts:
         return False
-    alone = tally.lone == tally.bursts and run.bursts.rhythm(bad_losses=True) is None
+    alone = tally.lone == tally.bursts and run.bursts.rhythm("losses") is None
     return alone and tally.skips <= RARE * run.steps
 
 
 def _lone(run: Run) -> Iterator[Finding]:
     """One or two skips in a row that come neither at the start, nor after growth, nor at every n-th
     step."""
-    tally = run.bursts.tally("other")
+    tally = overflows(run, "other")
     if lone_losses(run):
         tally = tally or run.bursts.tally("forward")
     if tally is None or not tally.lone:
         return
     count, steps = tally.lone, list(tally.steps)
-    rhythm = run.bursts.rhythm()
+    rhythm = overflow_rhythm(run)
     if rhythm is not None:
-        steps = run.bursts.beside(rhythm, "other")
+        steps = run.bursts.beside(rhythm, "other", of_overflow(run))
         count = min(count, len(steps))
         if not count:
             return

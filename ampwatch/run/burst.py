@@ -20,6 +20,8 @@ class Skip(NamedTuple):
     apart: bool
     """Whether growth alone does not explain it: this scale had held before, or the loss was well
     above its level."""
+    nan: bool = False
+    """Whether the gradients held NaN beside a finite loss."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class Burst:
     """Whose steps were skipped; None when it was more than one's."""
     latest_optimizer: str | None = None
     nonfinite_losses: int = 0
+    nan: int = 0
+    """Of how many the gradients held NaN, beside a finite loss."""
     loss: float | None = None
     """The loss at the first of them, when it was inf or NaN."""
     usual_loss: float | None = None
@@ -84,3 +88,16 @@ class Tally:
             self.steps.append(burst.first)
         if self.worst is None or burst.count > self.worst.count:
             self.worst = burst
+
+    def joined(self, other: Tally) -> Tally:
+        """Both of them as one."""
+        worst = [each.worst for each in (self, other) if each.worst is not None]
+        return Tally(
+            self.bursts + other.bursts,
+            self.skips + other.skips,
+            self.lone + other.lone,
+            min((each.first for each in (self, other) if each.first is not None), default=None),
+            max((each.last for each in (self, other) if each.last is not None), default=None),
+            sorted(self.steps + other.steps)[:KEPT_STEPS],
+            max(worst, key=lambda burst: burst.count, default=None),
+        )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 from ampwatch.record import StepRecord
 from ampwatch.run.burst import Burst, Skip, Tally
 from ampwatch.run.origins import origin_of
 from ampwatch.run.rhythm import Rhythm, rhythm_of
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
+from ampwatch.run.spans import Span, extend
+
+Skips: TypeAlias = Literal["gradients", "losses", "nan", "overflow"]
 
 SETTLED_STEPS = 10
 """So many steps in a row without an overflow, and a new scale has found its level."""
@@ -32,15 +36,18 @@ HEAVY = 1.5
 class BurstLedger:
     """The bursts of a run in fixed memory: the present one, and a tally for each kind."""
 
-    __slots__ = ("_calm_since", "_known", "_settling", "ended", "open", "recent")
+    __slots__ = ("_calm_since", "_known", "_settling", "ended", "nan", "open", "recent")
 
     def __init__(self) -> None:
         self.recent: deque[Skip] = deque(maxlen=KEPT_SKIPS)
         """The latest skipped steps, one by one."""
-        self._known: dict[bool, tuple[Skip, Rhythm | None]] = {}
+        self._known: dict[str, tuple[Skip, Rhythm | None]] = {}
         self.open: Burst | None = None
         """The burst that may still go on."""
-        self.ended: dict[str, Tally] = {}
+        self.ended: dict[tuple[str, bool], Tally] = {}
+        """By kind, those with NaN in the gradients at every step apart from the others."""
+        self.nan: Span | None = None
+        """Skips with NaN in the gradients beside a finite loss."""
         self._settling = True
         self._calm_since: int | None = None
         """The step since which nothing overflowed while the scale looks for its level."""
@@ -104,6 +111,7 @@ class BurstLedger:
         clean_before = track.clean_before
         after = track.expected(record)
         bad_loss = record.loss is not None and not _finite(record.loss)
+        nan = record.grad_norm is not None and record.grad_norm != record.grad_norm and not bad_loss
         if burst is not None and (record.scale or 0) > (burst.scale_last or 0):
             # A larger scale without a taken step between: a new scaler, or a hand.
             self._close(burst)
@@ -123,12 +131,14 @@ class BurstLedger:
                 latest_optimizer=record.optimizer,
                 clean_before=clean_before,
                 usual_loss=usual_loss,
+                nan=int(nan),
             )
             burst.kind = self._kind(track, before)
             if after is not None and after == record.scale:
                 burst.kind = "static"
         else:
             burst.count += record.step > burst.last
+            burst.nan += nan and record.step > burst.last
             burst.last = record.step
             burst.scale_last = record.scale
             burst.scale_after = after
@@ -147,6 +157,8 @@ class BurstLedger:
         if burst.began is None or burst.began.place is None:
             burst.began = origin_of(record) or burst.began
         self._calm_since = record.step
+        if nan:
+            self.nan = extend(self.nan, record.step)
         if bad_loss:
             burst.nonfinite_losses += 1
             if burst.loss is None:
@@ -155,57 +167,55 @@ class BurstLedger:
         if not self.recent or self.recent[-1].step < record.step:
             heavy = usual_loss is not None and (record.loss or 0.0) > HEAVY * usual_loss
             apart = heavy or record.step > track.changed_at
-            self.recent.append(Skip(record.step, burst.kind, apart))
+            self.recent.append(Skip(record.step, burst.kind, apart, nan))
         return burst
 
-    def rhythm(self, bad_losses: bool = False) -> Rhythm | None:
+    def rhythm(self, of: Skips = "gradients") -> Rhythm | None:
         """Whether skips come at every n-th step for another reason than the growth of the scale.
 
         Args:
-            bad_losses: of steps whose loss was inf or NaN, and not of the others.
+            of: "losses" that were inf or NaN, or "gradients" beside finite ones; of these those
+                with "nan", or those without, which "overflow" alone explains.
         """
         if not self.recent:
             return None
         newest = self.recent[-1]
-        known = self._known.get(bad_losses)
+        known = self._known.get(of)
         if known is None or known[0] is not newest:
-            skips = [
-                skip
-                for skip in self.recent
-                if skip.kind != "static" and (skip.kind == "forward") == bad_losses
-            ]
-            apart = {skip.step for skip in skips if skip.apart or bad_losses}
+            skips = [skip for skip in self.recent if skip.kind != "static" and _among(skip, of)]
+            apart = {skip.step for skip in skips if skip.apart or of in ("losses", "nan")}
             rhythm = rhythm_of([skip.step for skip in skips], apart)
-            known = self._known[bad_losses] = (newest, rhythm)
+            known = self._known[of] = (newest, rhythm)
         return known[1]
 
-    def beside(self, rhythm: Rhythm, kind: str) -> list[int]:
+    def beside(self, rhythm: Rhythm, kind: str, of: Skips = "gradients") -> list[int]:
         """The latest skipped steps of a kind that the rhythm does not explain."""
-        return [s.step for s in self.recent if s.kind == kind and not rhythm.holds(s.step)]
+        return [
+            skip.step
+            for skip in self.recent
+            if skip.kind == kind and not rhythm.holds(skip.step) and _among(skip, of)
+        ]
 
-    def tally(self, kind: str) -> Tally | None:
-        """All bursts of a kind, the present one included."""
-        tally = self.ended.get(kind)
+    def tally(self, kind: str, nan: bool = True) -> Tally | None:
+        """All bursts of a kind, the present one included.
+
+        Args:
+            nan: those with NaN in the gradients at every step as well.
+        """
+        tally = self.ended.get((kind, False))
+        others = self.ended.get((kind, True)) if nan else None
+        if others is not None:
+            tally = others if tally is None else tally.joined(others)
         burst = self.open
-        if burst is None or burst.kind != kind:
+        if burst is None or burst.kind != kind or (_all_nan(burst) and not nan):
             return tally
-        whole = Tally()
-        if tally is not None:
-            whole = Tally(
-                tally.bursts,
-                tally.skips,
-                tally.lone,
-                tally.first,
-                tally.last,
-                list(tally.steps),
-                tally.worst,
-            )
-        whole.add(burst)
-        return whole
+        present = Tally()
+        present.add(burst)
+        return present if tally is None else tally.joined(present)
 
     def tallies(self) -> Iterator[tuple[str, Tally]]:
         """Every kind that was seen."""
-        kinds = dict.fromkeys(self.ended)
+        kinds = dict.fromkeys(kind for kind, _ in self.ended)
         if self.open is not None:
             kinds[self.open.kind] = None
         for kind in kinds:
@@ -232,7 +242,7 @@ class BurstLedger:
             self.recent[-back] = self.recent[-back]._replace(apart=False)
 
     def _close(self, burst: Burst) -> None:
-        self.ended.setdefault(burst.kind, Tally()).add(burst)
+        self.ended.setdefault((burst.kind, _all_nan(burst)), Tally()).add(burst)
         self.open = None
 
 
@@ -249,6 +259,16 @@ def _slow(burst: Burst) -> bool:
     if before is None or after is None or burst.count < SLOW_SKIPS:
         return False
     return after > SLOW_SHARE * before
+
+
+def _all_nan(burst: Burst) -> bool:
+    return burst.nan == burst.count
+
+
+def _among(skip: Skip, of: Skips) -> bool:
+    if (skip.kind == "forward") != (of == "losses"):
+        return False
+    return of in ("losses", "gradients") or skip.nan == (of == "nan")
 
 
 def _finite(value: float) -> bool:

@@ -15,11 +15,18 @@ class Seen:
     """A fact in a run."""
 
     count: int
-    """In how many records."""
+    """In how many steps: several optimizers of one step are one."""
     first: int
     last: int
     details: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     """Step and details, each kind of details once, the first few."""
+
+    times: list[int] = field(default_factory=list)
+    """How often each of these details was told."""
+
+    def told(self, key: str) -> int:
+        """How often it came with such a detail."""
+        return sum(n for (_, each), n in zip(self.details, self.times, strict=True) if key in each)
 
     def value(self, key: str) -> str | None:
         """A detail, from the first step that told it."""
@@ -36,10 +43,15 @@ class FactLog(dict[str, Seen]):
         if seen is None:
             if len(self) >= MOST_KEYS:
                 return
-            seen = self[name] = Seen(0, step, step)
-        seen.count += 1
+            seen = self[name] = Seen(0, step, step - 1)
+        seen.count += step > seen.last
         seen.last = step
-        if details and len(seen.details) < MOST_DETAILS:
-            known = any(each == details for _, each in seen.details)
-            if not known:
-                seen.details.append((step, details))
+        if not details:
+            return
+        for place, (_, known) in enumerate(seen.details):
+            if known == details:
+                seen.times[place] += 1
+                return
+        if len(seen.details) < MOST_DETAILS:
+            seen.details.append((step, details))
+            seen.times.append(1)

@@ -43,7 +43,7 @@ class GradientLevels:
     """Kept from one detail step to the next."""
 
     __slots__ = (
-        "ceiling", "details", "fading", "fading_ratio", "fading_tensor",
+        "_before", "ceiling", "details", "fading", "fading_ratio", "fading_tensor",
         "flushed", "headroom", "last_step", "levels", "share", "vanished",
     )  # fmt: skip
 
@@ -53,6 +53,8 @@ class GradientLevels:
         """The number at which scaled gradients end, where somebody has clipped them."""
         self.flushed: dict[float, Span] = {}
         """Detail steps at which at least this share of all values was flushed to 0."""
+        self._before: dict[float, int] = {}
+        """How many detail steps came before the first of them."""
         self.share = 0.0
         """The largest share flushed."""
         self.headroom: float | None = None
@@ -74,7 +76,9 @@ class GradientLevels:
         self.details += stats.step != self.last_step
         self.last_step = stats.step
         scale = stats.scale or 1.0
-        half = record is not None and record.dtype == "float16"
+        half = record is not None and (
+            record.dtype == "float16" or "fp16-gradients" in record.facts
+        )
         flushed = _flushed(stats, scale) if half else [False] * len(stats.name)
         if half and _silent(stats, scale, loss):
             flushed = [True] * len(stats.name)
@@ -85,6 +89,7 @@ class GradientLevels:
         share = zeros / values if values else 0.0
         for least in SHARES:
             if share >= least:
+                self._before.setdefault(least, self.details - 1)
                 self.flushed[least] = extend(self.flushed.get(least), stats.step)
         if share >= max(self.share, FLUSHED_SHARE):
             self.share = share
@@ -92,6 +97,12 @@ class GradientLevels:
             self.headroom = math.log2(FLOAT16.largest / largest) if largest > 0 else None
         self.ceiling.see(stats)
         self._fade(stats)
+
+    def lasting(self, share: float) -> bool:
+        """Whether so much was flushed at half of the detail steps since the first such one: how
+        many there are must not decide, as a fast machine has more of them."""
+        span = self.flushed.get(share)
+        return span is not None and 2 * span.count >= self.details - self._before[share]
 
     def _count(self, stats: TensorStats, flushed: list[bool]) -> None:
         for place, name in enumerate(stats.name):

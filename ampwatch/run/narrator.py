@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ampwatch.record import Notice, RunEnd, StepRecord
 from ampwatch.run.burst import Burst
 from ampwatch.run.events import Event, EventLog
@@ -147,27 +145,6 @@ def skip_text(burst: Burst, tensors: int, optimizers: int = 1) -> str:
     if after == before:
         return f"{text}; the scale stays at {scale_words(before)}"
     return f"{text}; the scale falls from {scale_words(before)} to {scale_words(after)}"
-
-
-def knob_changes(old: StepRecord, new: StepRecord) -> Iterator[tuple[str, str]]:
-    """The knobs that differ between two steps of one optimizer, and what to say of each."""
-    if new.dtype != old.dtype and new.dtype is not None and old.dtype is not None:
-        yield "dtype", f"autocast now lowers to {new.dtype} (it was {old.dtype})"
-    if new.scaler != old.scaler and new.scaler is not None:
-        was = f" (it was {old.scaler})" if old.scaler is not None else ""
-        yield "scaler", f"the scaler is now {new.scaler}{was}"
-    if new.target_gain != old.target_gain:
-        yield "target_gain", _gain_text("targets", old.target_gain, new.target_gain)
-    if new.loss_gain != old.loss_gain:
-        yield "loss_gain", _gain_text("loss", old.loss_gain, new.loss_gain)
-
-
-def _gain_text(what: str, old: float | None, new: float | None) -> str:
-    before, after = old if old is not None else 1.0, new if new is not None else 1.0
-    if after == 1:
-        return f"{what} back to ×1 by key"
-    verb = "enlarged" if after > before else "reduced"
-    return f"{what} {verb} to ×{number_words(after)} by key"
 
 
 def _tensors(bad: int | None, tensors: int, values: int | None = None) -> str:

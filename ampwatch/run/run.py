@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 from ampwatch.history import History
@@ -23,8 +22,9 @@ from ampwatch.run.detail_steps import joined
 from ampwatch.run.events import EventLog
 from ampwatch.run.fact_log import FactLog
 from ampwatch.run.gradient_levels import GradientLevels
+from ampwatch.run.knob_turns import harder, knob_changes, knobs
 from ampwatch.run.marks import Marks
-from ampwatch.run.narrator import Narrator, knob_changes
+from ampwatch.run.narrator import Narrator
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
 from ampwatch.run.scale_levels import ScaleLevels
 from ampwatch.run.series import Optimizer, SeriesSet
@@ -32,8 +32,6 @@ from ampwatch.run.spans import Span, note
 from ampwatch.run.timing import Timing
 from ampwatch.run.trends import Trends
 from ampwatch.words import scale_words
-
-_knobs = itemgetter(*map(StepRecord._fields.index, ("dtype", "scaler", "target_gain", "loss_gain")))
 
 MOST_NAMES = 10_000
 MOST_ANATOMIES = 64
@@ -221,7 +219,7 @@ class Run:
             return
         known = self._series.optimizer(record.optimizer)
         before = known.last
-        if before is not None and _knobs(before) != _knobs(record):
+        if before is not None and knobs(before) != knobs(record):
             self._turned(before, record)
         change = self.scale.see(record)
         if change is not None:
@@ -280,7 +278,7 @@ class Run:
             self._marks.knob(record.step, text)
         for trends in self.trends.values():
             trends.reset()
-        if _harder(before, record):
+        if harder(before, record):
             self.bursts.expect_settling(record.step)
 
     def _scale_changed(self, step: int, change: ScaleChange) -> None:
@@ -294,11 +292,3 @@ class Run:
         self._narrator.scale_changed(step, change, initial)
         if change.kind == "set":
             self._marks.knob(step, f"scale {scale_words(change.after)}")
-
-
-def _harder(before: StepRecord, record: StepRecord) -> bool:
-    """Whether a knob was turned such that the scale has to look for a new level."""
-    larger = (record.target_gain or 1) > (before.target_gain or 1)
-    louder = (record.loss_gain or 1) > (before.loss_gain or 1)
-    narrower = record.dtype == "float16" and before.dtype != "float16"
-    return larger or louder or narrower

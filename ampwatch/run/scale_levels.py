@@ -21,15 +21,22 @@ class ScaleLevels:
     """Follows the scale where steps are taken."""
 
     __slots__ = (
-        "_forward", "_last", "_limit", "_skipped_at", "below_one", "fatal", "grown_step",
-        "grown_to", "held_skips", "highest", "lowest_taken", "still",
+        "_forward", "_last", "_limit", "_nan", "_skipped_at", "below_one", "below_one_after_nan",
+        "fatal", "grown_step", "grown_to", "held_skips", "highest", "lowest_taken", "overflowed",
+        "still",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.below_one: Span | None = None
-        """Steps taken at a scale below 1, other than after losses that were inf or NaN."""
+        """Steps taken at a scale below 1, other than after a skip with NaN in the gradients, or
+        with a loss that was inf or NaN."""
+        self.below_one_after_nan: Span | None = None
+        """The same after a skip with NaN in the gradients, which their range need not explain."""
         self.lowest_taken: float | None = None
         self.highest: float | None = None
+        """The largest scale at which a step was taken."""
+        self.overflowed: float | None = None
+        """The scale of the latest skip beside a finite loss."""
         self.grown_to: float | None = None
         """The scale of the latest growth, until it is set or an overflow has shown its level."""
         self.grown_step = 0
@@ -45,6 +52,8 @@ class ScaleLevels:
         self._forward = False
         """Whether the latest skip came with a loss that was inf or NaN: then it was that which
         brought the scale down, and not the range of gradients."""
+        self._nan = False
+        """Whether its gradients held NaN."""
 
     def changed(self, step: int, change: ScaleChange) -> None:
         if change.kind == "grew" and change.after > self._limit:
@@ -61,15 +70,19 @@ class ScaleLevels:
         last, self._last = self._last, record
         if scale is None or record.scaler == "off":
             return
-        if self.highest is None or scale > self.highest:
-            self.highest = scale
         same = last is not None and last.scale == scale
         if same and last is not None and last.skipped and last.step < record.step:
             self.held_skips = extend(self.held_skips, last.step)
         if record.skipped:
             self._skipped_at = record.step
             self._forward = record.loss is not None and record.loss - record.loss != 0
+            norm = record.grad_norm
+            self._nan = norm is not None and norm != norm
+            if not self._forward:
+                self.overflowed = scale
             return
+        if self.highest is None or scale > self.highest:
+            self.highest = scale
         if same and last is not None and last.step < record.step:
             stood = last.growth_tracker is not None and last.growth_tracker == record.growth_tracker
             self.still = self.still + 1 if stood or record.scaler == "static" else 0
@@ -77,7 +90,10 @@ class ScaleLevels:
             self.fatal = extend(self.fatal, record.step)
         # Beside the skips of another optimizer the scale has not settled, it is falling.
         if 0 < scale < 1 and not self._forward and record.step > self._skipped_at + 1:
-            self.below_one = extend(self.below_one, record.step)
+            if self._nan:
+                self.below_one_after_nan = extend(self.below_one_after_nan, record.step)
+            else:
+                self.below_one = extend(self.below_one, record.step)
             if self.lowest_taken is None or scale < self.lowest_taken:
                 self.lowest_taken = scale
 

@@ -13,11 +13,16 @@ _K = TypeVar("_K")
 
 @dataclass(slots=True)
 class Span:
-    """How many records something was seen in, its first and its last step."""
+    """In how many steps something was seen, its first and its last one."""
 
     count: int
     first: int
     last: int
+
+    def joined(self, other: Span) -> Span:
+        """Both, of steps that differ."""
+        first, last = min(self.first, other.first), max(self.last, other.last)
+        return Span(self.count + other.count, first, last)
 
 
 def extend(span: Span | None, step: int) -> Span:
@@ -33,7 +38,7 @@ def note(spans: dict[_K, Span], key: _K, step: int) -> None:
     """It was seen at this step."""
     span = spans.get(key)
     if span is not None:
-        span.count += 1
+        span.count += step > span.last
         span.last = step
     elif len(spans) < MOST_KEYS:
         spans[key] = Span(1, step, step)
