@@ -192,6 +192,7 @@ class Stepping:
             self._recorder.names, parameters, name, self._not_told
         )
         dissection.open()
+        self._reader.spacing.ask()  # where its gradients lie belongs to it
         if dissection.reason is None:
             return None
         return Notice(f"operations cannot be told: {dissection.reason}", EXPLAIN.name)

@@ -53,18 +53,26 @@ def followed(scene: Scene) -> Followed | None:
     return each if each is not None and each.name == TENSOR else None
 
 
-def kept(each: Followed) -> list[int]:
-    """Which of the values did not move although they have a gradient."""
+def kept(each: Followed, rate: float) -> list[int]:
+    """Which of the values have a gradient and did not move, where what Adam moves is too little."""
     return [
         which
         for which in range(len(each.index))
-        if each.unscaled[which] and each.before[which] == each.after[which]
+        if each.unscaled[which]
+        and each.before[which] == each.after[which]
+        and rate < spacing(each.before[which]) / 2
     ]
 
 
+def kept_now(scene: Scene) -> list[int]:
+    each, anatomy = followed(scene), scene.anatomy
+    if each is None or anatomy is None or not anatomy.lr or each.dtype != "bfloat16":
+        return []
+    return kept(each, anatomy.lr)
+
+
 def rounded_away(scene: Scene) -> bool:
-    each = followed(scene)
-    return each is not None and each.dtype == "bfloat16" and bool(kept(each))
+    return bool(kept_now(scene))
 
 
 def table(scene: Scene) -> Table | None:
@@ -83,7 +91,7 @@ def table(scene: Scene) -> Table | None:
         for which in range(len(each.index))
     )
     head = ("weight", "gradient", "before", "after", "next number")
-    marked = frozenset(kept(each))
+    marked = frozenset(kept_now(scene))
     return Table(f"{each.name}, kept in bf16, in step {scene.anatomy.step}", head, rows, marked)
 
 
@@ -91,7 +99,7 @@ def kept_words(scene: Scene) -> str:
     each, anatomy = followed(scene), scene.anatomy
     assert each is not None
     assert anatomy is not None
-    which = kept(each)[0]
+    which = kept_now(scene)[0]
     return (
         f"The optimizer stepped: Adam moves a weight by about {number_words(anatomy.lr)}, its "
         f"learning rate. The weight {number_words(each.before[which])} has a gradient of "
@@ -192,10 +200,11 @@ LESSON = Lesson(
         Wait(
             "The next step of the copy with bf16 weights is taken apart.",
             do=((EXPLAIN, TENSOR),),
-            until=lambda scene: followed(scene) is not None,
-            within=100,
+            until=rounded_away,
+            within=200,
+            retry=10,
             look=("loss",),
-            otherwise="The weights of that copy could not be followed.",
+            otherwise="No weight of that copy was found that did not move.",
         ),
         Point(
             kept_words,

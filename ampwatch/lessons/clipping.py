@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
 from ampwatch.lessons.scene import Move, Scene
 from ampwatch.words import count_words, number_words, scale_words
@@ -13,6 +15,8 @@ RIGHT, WRONG = "", ":SGD 2"
 SHORT_STEPS = 60
 BEHIND = 5.0
 """So many times the other's loss: no accident of one batch."""
+AROUND = 8
+"""Steps around a move of the scale; one of them may have been skipped."""
 NEAR = 0.01
 """Rounding of fp16 gradients and of one small number in clip_grad_norm_ (1e-6) are below this."""
 
@@ -59,13 +63,24 @@ def behind_words(scene: Scene) -> str:
     )
 
 
+def measured(scene: Scene, scale: float, steps: range) -> float | None:
+    """The wrong copy's clipped norm at the first of these steps that has one, at this scale."""
+    for step in steps:
+        value = scene.value(f"clipped_norm{WRONG}", step)
+        if value and math.isfinite(value) and scene.value("scale", step) == scale:
+            return value
+    return None
+
+
 def moved(scene: Scene) -> tuple[Move, float, float] | None:
     """The scale halved by hand, and the wrong copy's clipped norm before and after it."""
     for move in scene.moves:
-        before = scene.value(f"clipped_norm{WRONG}", move.step - 1)
-        after = scene.value(f"clipped_norm{WRONG}", move.step)
-        if move.by_hand and move.after < move.before and before and after:
-            return move, before, after
+        if move.by_hand and move.after < move.before:
+            first = move.step
+            before = measured(scene, move.before, range(first - 1, first - AROUND, -1))
+            after = measured(scene, move.after, range(first, first + AROUND))
+            if before is not None and after is not None:
+                return move, before, after
     return None
 
 
@@ -164,6 +179,7 @@ LESSON = Lesson(
         Press(
             "Now halve the scale: press [. Only the second copy should notice.",
             keys="[",
+            again=True,
             name="halved",
             until=followed,
             scaler="dynamic",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ampwatch.controls import EXPLAIN
 from ampwatch.formats import BFLOAT16, E4M3, E5M2, FLOAT16, Format
 from ampwatch.lessons.parts import Lesson, Point, Predict, Say, Table, Wait
 from ampwatch.lessons.scene import Scene
@@ -142,12 +143,13 @@ LESSON = Lesson(
             tab="range",
         ),
         Wait(
-            "A detail step measures all gradients. The next one comes within some seconds.",
+            "Some steps are looked at closely: where do all their gradients lie?",
             name="range",
+            do=((EXPLAIN, None),),
+            retry=10,
             steps=20,
             until=measured,
             dtype="float16",
-            within=2000,
             tab="range",
         ),
         Point(

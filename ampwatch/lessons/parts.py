@@ -82,10 +82,12 @@ class Waiting(Part):
         steps: it takes at least so many steps.
         within: steps after which it is said that it has not happened.
         otherwise: what to say then.
+        retry: steps after which the lesson does what it does once more; 0 is never.
     """
 
     until: Condition = field(default=lambda scene: True, kw_only=True)
     steps: int = field(default=0, kw_only=True)
+    retry: int = field(default=0, kw_only=True)
     within: int = field(default=PATIENCE_STEPS, kw_only=True)
     otherwise: Text = field(default="", kw_only=True)
 

@@ -46,6 +46,11 @@ class Player:
     def __init__(self, lesson: Lesson, controls: Controls) -> None:
         self.lesson = lesson
         self.controls = controls
+        self._run: Run | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Everything as before the first part."""
         self.index = 0
         self.left_out = 0
         """Parts that the learner went past although nothing had happened."""
@@ -66,8 +71,8 @@ class Player:
         self.error: str | None = None
         """The lesson's own mistake, in a sentence."""
         self.state = WAITING
-        self._run: Run | None = None
         self._entered: int | None = None
+        self._done_at = 0
         self._settling = False
         """What the lesson itself has turned is not in force yet."""
         self._began = 0
@@ -110,7 +115,7 @@ class Player:
     def advance(self, run: Run) -> None:
         """Go on as far as the run allows; a run that was started again begins the lesson anew."""
         if run is not self._run:
-            self.__init__(self.lesson, self.controls)  # type: ignore[misc]
+            self._begin()
             self._run = run
         if not run.steps or self.finished:
             return
@@ -158,14 +163,19 @@ class Player:
         if part.name:
             self._places[part.name] = self._began
         self._settling = bool(part.do)
-        for knob, value in part.do:
-            self.controls.request(knob, value)
-            if knob is PAUSE:
-                self.holds = bool(value)
+        self._do(part, run)
         self.state, self.text, self.table, self.step = WAITING, "", None, None
         if not isinstance(part, Point):
             self.text = self.said(part.text)
             self._keep(part)
+
+    def _do(self, part: Part, run: Run) -> None:
+        """Turn the knobs that the part turns."""
+        self._done_at = run.steps
+        for knob, value in part.do:
+            self.controls.request(knob, value)
+            if knob is PAUSE:
+                self.holds = bool(value)
 
     def _over(self, run: Run) -> bool:
         """Look at the run; True when this part is over without a key."""
@@ -182,6 +192,8 @@ class Player:
             ready = self.waited >= part.steps and scene.steps >= part.steps
             if ready and self._safely(lambda: part.until(scene), False):
                 return True
+            if part.retry and run.steps - self._done_at >= part.retry:
+                self._do(part, run)
             self.state = LATE if self.waited > part.within else WAITING
         else:
             self.state = READING

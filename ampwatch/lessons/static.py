@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from ampwatch.controls import SCALER, SPEED, TARGET_GAIN
+from ampwatch.controls import EXPLAIN, SCALER, TARGET_GAIN
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Table, Wait
 from ampwatch.lessons.scene import Scene
 from ampwatch.run.ranges import doublings_of
 from ampwatch.words import count_words, power_words, scale_words, share_words
 
-USUAL, FAST = 20.0, 60.0
-"""Steps a second: the demo's own pace, and one for a wait."""
 MARGIN = 4
 """Doublings that are kept free: activation gradients can be larger than parameter gradients, and
 the next batch can be worse than this one."""
@@ -141,13 +139,12 @@ LESSON = Lesson(
             tab="range",
         ),
         Wait(
-            "A detail step measures where the gradients lie. The next one comes within some "
-            "seconds; the training is faster meanwhile.",
+            "Some steps are looked at closely: where do all their gradients lie?",
             name="range",
-            do=((SPEED, FAST),),
+            do=((EXPLAIN, None),),
+            retry=20,
             steps=40,
             until=lambda scene: best(scene) is not None,
-            within=2000,
             dtype="float16",
             tab="range",
         ),
@@ -155,7 +152,6 @@ LESSON = Lesson(
             best_words,
             name="best",
             keep=best,
-            do=((SPEED, USUAL),),
             holds=lambda scene: best(scene) is not None and candidates(scene) is not None,
             table=candidates,
             dtype="float16",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 
-from ampwatch.controls import SCALER, SPEED
+from ampwatch.controls import EXPLAIN, SCALER
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
 from ampwatch.lessons.scene import Scene
 from ampwatch.run.ranges import doublings_of
 from ampwatch.words import number_words, power_words, share_words
 
-USUAL, FAST = 20.0, 60.0
-"""Steps a second: the demo's own pace, and one for a wait."""
 STILL_STEPS = 60
 LOST = 0.9
 """Nearly all values: what is said of them is said of the training."""
@@ -138,19 +136,17 @@ LESSON = Lesson(
             look=("grad_norm", "loss"),
         ),
         Wait(
-            "The next detail step measures where all gradients lie. It comes by itself, within "
-            "some seconds; the training is faster meanwhile.",
+            "The next step is looked at closely: where do all its gradients lie?",
             name="range",
-            do=((SPEED, FAST),),
+            do=((EXPLAIN, None),),
+            retry=50,
             until=lambda scene: scene.spread is not None and scene.spread.usual > 0,
-            within=2000,
             dtype="float16",
             scaler="dynamic",
             tab="range",
         ),
         Point(
             range_words,
-            do=((SPEED, USUAL),),
             holds=saved,
             dtype="float16",
             scaler="dynamic",

@@ -87,6 +87,10 @@ class Spacing:
         self.earliest = self.next
         return step >= self.next
 
+    def ask(self) -> None:
+        """Somebody wants to see the next step; it is paid back like any other."""
+        self.next = self._step + 1
+
     def took(self, step: int, seconds: float, step_seconds: float) -> None:
         """A detail step cost ``seconds``, where a step of the loop takes ``step_seconds``."""
         if step != self._step:

@@ -78,8 +78,6 @@ class _Noting(Player):
         return self.index, self.state, self._began, self._entered
 
     def advance(self, run: Run) -> None:
-        if run is not self._run:
-            self._run = run
         before = self._standing()
         super().advance(run)
         if self._standing() != before and self.pieces:

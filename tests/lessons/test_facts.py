@@ -216,7 +216,8 @@ def test_only_what_did_not_move_although_it_should_is_pointed_at() -> None:
         "w", "bfloat16", "bfloat16", (3,), (0, 1, 2), scaled=(1.0, 1.0, 0.0),
         unscaled=(1.0, 1.0, 0.0), before=(0.5, 0.5, 0.5), after=(0.5, 0.25, 0.5),
     )  # fmt: skip
-    assert bfloat16.kept(each) == [0]
+    assert bfloat16.kept(each, 0.0019) == [0]
+    assert bfloat16.kept(each, 0.0020) == []  # beyond 2^-9, half of what lies between
 
 
 def test_a_square_is_beyond_fp16_from_256_on() -> None:

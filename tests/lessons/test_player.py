@@ -269,6 +269,17 @@ def test_a_figure_of_a_moment_can_be_kept_for_later_parts() -> None:
     assert room.page.text == "5 then"
 
 
+def test_a_lesson_does_again_what_has_not_helped() -> None:
+    room = Class(Wait("x", do=((DTYPE, "bfloat16"),), until=skipped, retry=10), Say("end"))
+    room.train(10)
+    assert len(room.requests) == 1
+    room.train(11)
+    assert len(room.requests) == 3
+    room.train(skipped=True)
+    room.train(30)
+    assert len(room.requests) == 3
+
+
 def test_keys_can_depend_on_the_run() -> None:
     room = Class(
         Press("x", keys=lambda scene: "] " * scene.run.steps, until=skipped),

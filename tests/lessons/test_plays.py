@@ -10,7 +10,7 @@ import pytest
 from textual.keys import _character_to_key
 
 from ampwatch.controls import Controls
-from ampwatch.lessons import LESSONS
+from ampwatch.lessons import LESSONS, Lesson
 from ampwatch.lessons.learner import Learner
 from ampwatch.lessons.page import page_of
 from ampwatch.lessons.player import Player
@@ -18,7 +18,7 @@ from ampwatch.lessons.progress import Progress
 from ampwatch.session import Session
 from ampwatch.tui.lesson_app import LessonApp
 from ampwatch.tui.lesson_menu import LessonMenu, first_unfinished
-from tests.lessons.tapes import LESSON, OWN_KEYS, TapeJob, tape
+from tests.lessons.tapes import LESSON, TapeJob, tape
 from tests.tui.reading import frame, messages, screen_text
 
 NAMES = tuple(LESSON)
@@ -27,12 +27,24 @@ NAMED_KEYS = {"space": "space"}
 MOST_FRAMES = 200
 
 
+class Pressed(Player):
+    """Lets the tape go on at the very moment at which a key of the lesson is pressed."""
+
+    def __init__(self, lesson: Lesson, controls: Controls, job: TapeJob) -> None:
+        super().__init__(lesson, controls)
+        self.job = job
+
+    def key(self, key: str) -> str | None:
+        self.job.done(f"key {key}")
+        return super().key(key)
+
+
 def lesson_app(name: str, folder: Path, progress: Progress | None = None) -> tuple[LessonApp, Any]:
     """A lesson on the dashboard, with a tape in place of a training."""
     job = TapeJob(tape(name, folder))
     controls = Controls(job.send)
     session = Session(job, controls)
-    player = Player(LESSON[name], controls)
+    player = Pressed(LESSON[name], controls, job)
     kept = progress if progress is not None else Progress()
     return LessonApp(session, controls, job, player, kept, "lesson 4"), job
 
@@ -88,8 +100,6 @@ async def play(app: LessonApp, job: TapeJob, size: tuple[int, int]) -> int:
                 check_page(app)
                 read.add(app.player.index)
             for key in keys:
-                if key in OWN_KEYS:
-                    job.done(f"key {key}")
                 await pilot.press(NAMED_KEYS.get(key) or _character_to_key(key))
         assert app.player.done, (page_of(app.player), job.place)
         await pilot.pause()

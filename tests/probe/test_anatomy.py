@@ -16,7 +16,7 @@ from training_loops import RecordingHost, network, recording
 
 import ampwatch
 from ampwatch.controls import EXPLAIN, Request
-from ampwatch.record import Notice, Operation, StepAnatomy, from_json, to_json
+from ampwatch.record import Notice, Operation, StepAnatomy, TensorStats, from_json, to_json
 from ampwatch.watch import Watch
 
 HALF = torch.float16
@@ -199,6 +199,18 @@ def test_one_asked_for_is_one_told(recorded: RecordingHost) -> None:
     for _ in range(3):
         loop.step()
     assert len(anatomies(recorded)) == 1
+
+
+def test_where_the_gradients_of_that_step_lie_is_measured_as_well(recorded: RecordingHost) -> None:
+    loop = Trained(recorded)
+    for _ in range(60):  # past the first detail steps, which come by themselves
+        loop.step()
+    before = [record.step for record in recorded.records if isinstance(record, TensorStats)]
+    ask(loop.watch)
+    loop.step()
+    (told,) = anatomies(recorded)
+    after = [record.step for record in recorded.records if isinstance(record, TensorStats)]
+    assert after == [*before, told.step]
 
 
 def test_a_name_that_does_not_exist_leaves_the_choice_to_us(recorded: RecordingHost) -> None:
