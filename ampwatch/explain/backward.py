@@ -94,7 +94,8 @@ def _parameters(anatomy: StepAnatomy) -> str:
     text = f"The gradients of the {counted(anatomy.tensors, 'parameter tensor')} are {kinds}"
     if _passes(anatomy.operations, "float16", "bfloat16") and kinds == "float32":
         text += ", cast from what came through the narrower dtype"
-    return f"{text}."
+    largest = anatomy.gradient_largest
+    return f"{text}; the largest finite value is {number(largest)}." if largest else f"{text}."
 
 
 def _back(anatomy: StepAnatomy) -> tuple[Block, ...]:

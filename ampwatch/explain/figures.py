@@ -8,9 +8,9 @@ from ampwatch.formats import BY_DTYPE, Format
 from ampwatch.words import scale_words
 
 SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
-WHOLE, ROUNDED = 1e9, 1e7
-"""Whole numbers below the first are written out: 65504 is known by its digits. Others below the
-second are rounded to whole ones."""
+ROUNDED, WHOLE_POWERS = 1e7, 1e9
+"""Whole numbers below the first are written out: 65504 is known by its digits. So are powers of
+two below the second, as scales are; other numbers below the first are rounded to whole ones."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -22,7 +22,10 @@ def number(value: float | None, digits: int = 4) -> str:
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     size = abs(value)
-    if (size < WHOLE and value == int(value)) or 10**digits <= size < ROUNDED:
+    whole = value == int(value) and (
+        size < ROUNDED or (size < WHOLE_POWERS and math.frexp(size)[0] == 0.5)
+    )
+    if whole or 10**digits <= size < ROUNDED:
         return f"{value:.0f}"
     mantissa, e, exponent = f"{value:.{digits}g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa

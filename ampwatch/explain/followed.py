@@ -58,7 +58,7 @@ def _rows(anatomy: StepAnatomy, followed: Followed) -> list[Row]:
         alone = tuple(value / scale for value in followed.scaled)
         half = tuple(map(FLOAT16.nearest, alone))
         if any(map(math.isfinite, alone)):
-            label = "without the scale, in fp16"
+            label = "fp16 without scale"
             lost = [
                 "0 (lost)" if kept == 0 != value else number(kept)
                 for value, kept in zip(alone, half, strict=True)
@@ -67,7 +67,7 @@ def _rows(anatomy: StepAnatomy, followed: Followed) -> list[Row]:
         label = f"÷ {scale_of(scale)}"
         add("unscale", label, alone if anatomy.clipped_scaled else followed.unscaled)
     if followed.clipped:
-        add("clip", "clipped", followed.clipped)
+        add("clip", "after clipping", followed.clipped)
     add("step", "weight before", followed.before, exact)
     add("step", "weight after", followed.after, exact)
     moved = tuple(map(change, followed.before, followed.after))
@@ -88,7 +88,7 @@ def flushed_words(followed: Followed) -> str:
     if followed.flushed is None or followed.nonfinite:
         return ""
     if not followed.flushed:
-        return f"Without the scale too float16 would keep all of {followed.name}."
+        return f"float16 would keep all of {followed.name} without the scale too."
     return (
         f"Without the scale float16 would make 0 of {followed.flushed:,} of the {size:,} values "
         f"of {followed.name}: they are at most {limit}, half of its smallest number."

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from ampwatch.explain.figures import counted, dtype, dtypes, form, number, scale_of
+import math
+
+from ampwatch.explain.figures import counted, dtype, dtypes, exact, form, number, scale_of
 from ampwatch.explain.limits import beyond, fits
 from ampwatch.explain.stage import Block, Line, Stage
 from ampwatch.formats import FLOAT16
 from ampwatch.record import Operation, StepAnatomy
 
 MOST_NAMES = 4
+FILLING = frozenset(["masked_fill", "where", "full_like", "index_fill", "masked_scatter"])
+"""They put in the values that they are handed: -inf where attention is not to look."""
+OVERFLOW = (
+    "the forward pass itself overflows, before any scale is applied, so the scaler cannot help."
+)
+HARMLESS = (
+    "what follows makes something finite of them, as softmax does where attention is masked with "
+    "-inf."
+)
 
 
 def where(operation: Operation) -> str:
@@ -23,12 +34,11 @@ def forward(anatomy: StepAnatomy) -> Stage:
         why = anatomy.no_operations or "none was seen"
         return Stage("forward", title, f"The operations cannot be listed: {why}.", absent=True)
     text = _kinds(anatomy)
-    first = next((each for each in operations if each.nonfinite), None)
+    first = _first_bad(anatomy)
+    lost = first is not None and not _survived(anatomy)
     if first is not None:
-        text += (
-            f" In the result of {where(first)} {_bad_values(first)}: the forward pass itself "
-            "overflows, before any scale is applied, so the scaler cannot help."
-        )
+        text += f" In the result of {where(first)}, {_bad_values(first)}: "
+        text += OVERFLOW if lost else HARMLESS
     if anatomy.left_out:
         text += f" {counted(anatomy.left_out, 'more operation')} followed."
     lines = tuple(
@@ -40,12 +50,25 @@ def forward(anatomy: StepAnatomy) -> Stage:
                 dtype(each.output),
                 _reach(each.largest, each.nonfinite),
             ),
-            "bad" if each.nonfinite else "",
+            "bad" if each.nonfinite and lost else "",
         )
         for each in operations
     )
     head = ("operation", "inputs", "weights", "result", "largest")
-    return Stage("forward", title, text, (Block("", head, lines),), bad=first is not None)
+    return Stage("forward", title, text, (Block("", head, lines),), bad=lost)
+
+
+def _first_bad(anatomy: StepAnatomy) -> Operation | None:
+    """Where inf or NaN came up first: in what was computed, if there is any, not put in."""
+    bad = [each for each in anatomy.operations if each.nonfinite]
+    return next((each for each in bad if each.name not in FILLING), bad[0] if bad else None)
+
+
+def _survived(anatomy: StepAnatomy) -> bool:
+    """Whether the loss is finite all the same; where none was seen, the gradients."""
+    if anatomy.loss is None:
+        return not anatomy.nonfinite_values
+    return math.isfinite(anatomy.loss)
 
 
 def _bracketed(operation: Operation) -> str:
@@ -131,7 +154,7 @@ def _product(anatomy: StepAnatomy, loss: float | None, scale: float, scaled: flo
     gain = anatomy.loss_gain
     factor = "" if gain == 1 else f" × {number(gain)} (loss gain)"
     expected = loss * gain * scale
-    product = f"{number(loss)}{factor} × {scale_of(scale)} = {number(expected)}."
+    product = f"{exact(loss)}{factor} × {scale_of(scale)} = {number(expected)}."
     if expected == 0 or abs(scaled / expected - 1) < 1e-2 or scaled - scaled != 0:
         return product
     return f"{product} The loop goes on with {number(scaled)}: {number(scaled / expected)} of it."

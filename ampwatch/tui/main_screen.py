@@ -117,15 +117,20 @@ class MainScreen(Screen[None]):
     def open_tab(self, name: str) -> None:
         self.tab = name
         self.query_one(ContentSwitcher).current = name
+        self.set_focus(self._keyed(name))
+        self.sync(panels=True)
+        if name == "events":
+            self.events.focus_list()
+
+    def _keyed(self, tab: str) -> Widget | None:
+        """What the keys of a tab belong to."""
         panels: dict[str, Widget] = {
             "range": self.range,
             "tensors": self.tensors.table,
             "output": self.output,
+            EXPLAIN: self.explain.body,
         }
-        self.set_focus(panels.get(name))
-        self.sync(panels=True)
-        if name == "events":
-            self.events.focus_list()
+        return panels.get(tab)
 
     def present(self, on: bool) -> bool:
         """The layout for a projector, or the usual one; whether it is on now."""
@@ -144,7 +149,7 @@ class MainScreen(Screen[None]):
         self._tab_before, self._explaining = self.tab, explaining
         self.tab = EXPLAIN
         self.query_one(ContentSwitcher).current = EXPLAIN
-        self.set_focus(self.explain.body)
+        self.set_focus(self._keyed(EXPLAIN))
         self.sync(panels=True)
 
     def close_explain(self) -> None:
@@ -165,6 +170,7 @@ class MainScreen(Screen[None]):
     def sync(self, *, panels: bool, note: str = "") -> None:
         """Show the run as it is now; ``panels``: records came, so the open panel changed too."""
         run, job = self._session.run, self._job
+        self._keep_focus()
         job_state = job.state if job is not None else None
         findings = self._session.findings
         state = state_of(run, self._controls, job_state, self._follow, self.reading)
@@ -193,6 +199,12 @@ class MainScreen(Screen[None]):
             self.tensors.sync(run.tensors, findings)
         elif self.tab == EXPLAIN and self._explaining is not None:
             self.explain.sync(self._explaining)
+
+    def _keep_focus(self) -> None:
+        """A window that was too small for the panels has taken the focus from the open one."""
+        keyed = self._keyed(self.tab)
+        if self.focused is None and keyed is not None and keyed.size:
+            self.set_focus(keyed)
 
     def _sync_overview(self, job_state: str | None, panels: bool) -> None:
         overview, run = self.overview, self._session.run

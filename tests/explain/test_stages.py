@@ -14,8 +14,8 @@ from ampwatch.explain.figures import change, exact, number, place
 from ampwatch.explain.limits import beyond, fits
 from ampwatch.explain.stages import NAMES
 from ampwatch.formats import FLOAT16
-from ampwatch.record import Followed, ScalerInfo, StepAnatomy
-from tests.anatomies import SKIPPED, TAKEN
+from ampwatch.record import Followed, Operation, ScalerInfo, StepAnatomy
+from tests.anatomies import HALF, SKIPPED, TAKEN
 
 INFO = ScalerInfo("dynamic", 65536.0, 2.0, 0.5, 2000)
 
@@ -60,11 +60,26 @@ def test_the_forward_pass_is_counted_by_dtype() -> None:
 
 def test_an_overflow_of_the_forward_pass_is_no_work_for_the_scaler() -> None:
     first = replace(TAKEN.operations[0], nonfinite=24, largest=None)
-    stage = told(replace(TAKEN, operations=(first, *TAKEN.operations[1:])), "forward")
+    operations = (first, *TAKEN.operations[1:])
+    stage = told(replace(TAKEN, operations=operations, loss=math.inf), "forward")
     assert stage.bad
-    assert "In the result of linear in 0 24 of 4,096 values are inf or NaN" in stage.text
+    assert "In the result of linear in 0, 24 of 4,096 values are inf or NaN" in stage.text
     assert "the scaler cannot help" in stage.text
     assert "24 inf/NaN" in cells(stage, "linear (0)")
+    assert stage.blocks[0].lines[0].mark == "bad"
+    mask = Operation("masked_fill", "0", (HALF,), (), HALF, 1.0, 100, 4096)
+    behind = told(replace(TAKEN, operations=(mask, *operations), loss=math.nan), "forward")
+    assert "In the result of linear in 0, 24" in behind.text, "the mask is no overflow"
+
+
+@pytest.mark.parametrize("loss", [0.0031, None])
+def test_a_mask_of_minus_inf_is_no_overflow(loss: float | None) -> None:
+    mask = Operation("masked_fill", "attention", (HALF,), (), HALF, 1.0, 100, 4096)
+    stage = told(replace(TAKEN, operations=(mask, *TAKEN.operations), loss=loss), "forward")
+    assert not stage.bad
+    assert not stage.blocks[0].lines[0].mark
+    assert "100 of 4,096 values are inf or NaN: what follows makes something finite" in stage.text
+    assert "overflow" not in stage.text
 
 
 def test_the_scaled_loss_is_the_product_that_torch_made() -> None:
@@ -72,7 +87,7 @@ def test_the_scaled_loss_is_the_product_that_torch_made() -> None:
     assert "0.0031 × 65536 (2^16) = 203.2." in stage.text
     assert "65504 is the largest float16; 203.2 fits." in stage.text
     large = told(SKIPPED, "scale")
-    assert "3100 × 65536 (2^16) = 203161600." in large.text
+    assert "3100 × 65536 (2^16) = 2.032e8." in large.text
     assert "does not fit. That does no harm here: the loss is float32." in large.text
     half = told(replace(SKIPPED, loss_dtype="float16", scaled_loss=math.inf), "scale")
     assert half.bad
@@ -111,14 +126,16 @@ def test_gradients_are_compared_with_the_end_of_float16() -> None:
     assert f"{65504 / 5120:.3g} times as much" in stage.text
     assert "are float32, cast from what came through" in stage.text
     assert "would make 0 of 7 of the 2,048 values of 0.weight" in stage.text
-    alone = cells(stage, "without the scale, in fp16")[1:]
+    alone = cells(stage, "fp16 without scale")[1:]
     half = [float(np.float16(value / 65536)) for value in followed(TAKEN).scaled]
     assert half[2] == 0.0  # 2^-26 is a quarter of the smallest float16
     assert alone == (number(half[0]), number(half[1]), "0 (lost)")
     below = told(but(TAKEN, scaled=(512.0, -1.5, -(2.0**-10))), "gradients")
-    assert cells(below, "without the scale, in fp16")[-1] == "0 (lost)"
+    assert cells(below, "fp16 without scale")[-1] == "0 (lost)"
     kept = told(but(TAKEN, flushed=0), "gradients")
-    assert "would keep all of 0.weight" in kept.text
+    assert "float16 would keep all of 0.weight without the scale too" in kept.text
+    wide = told(replace(TAKEN, gradient_largest=7616.0), "gradients")
+    assert "narrower dtype; the largest finite value is 7616." in wide.text
 
 
 def test_a_float32_gradient_is_shown_as_float16_would_hold_it() -> None:

@@ -104,6 +104,24 @@ async def test_after_the_last_stage_the_next_step_is_taken() -> None:
         assert "Leave" in screen_text(app)  # the focus, and so the footer, has stayed
 
 
+async def test_a_window_that_was_too_small_for_a_while_gives_the_keys_back() -> None:
+    job = trained()
+    app = dashboard(job)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await frame(app)
+        await pilot.press("e")
+        await frame(app)
+        await pilot.press("full_stop")
+        await pilot.resize_terminal(30, 8)
+        await frame(app)
+        await pilot.resize_terminal(80, 24)
+        await frame(app)
+        assert "stage 2 of" in screen_text(app)
+        assert "Leave" in screen_text(app)
+        await pilot.press("comma")
+        assert "stage 1 of" in screen_text(app)
+
+
 @pytest.mark.parametrize("key", ["e", "escape"])
 async def test_leaving_goes_on_as_before(key: str) -> None:
     job = trained()
