@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ampwatch.explain.figures import counted, dtype, form, number, scale_of
 from ampwatch.explain.followed import flushed_words, followed_block
-from ampwatch.explain.forward import where
+from ampwatch.explain.forward import lost, where
 from ampwatch.explain.limits import below
 from ampwatch.explain.stage import Block, Line, Stage
 from ampwatch.formats import FLOAT16
@@ -43,6 +43,8 @@ def _where_inf(anatomy: StepAnatomy) -> str:
     first = f", first in that of {anatomy.origin}" if anatomy.origin else ""
     if anatomy.injected:
         return f"A key has put one inf into the gradients{first}; the step itself made none."
+    if lost(anatomy):
+        return f"The loss is {number(anatomy.loss)}, so what comes back from it cannot be finite."
     if at is None:
         flowing = [each for each in anatomy.operations if each.gradient is not None]
         if not flowing:
@@ -106,7 +108,7 @@ def _back(anatomy: StepAnatomy) -> tuple[Block, ...]:
         if each.gradient is None:
             continue
         bad = bool(each.gradient_nonfinite)
-        note = "inf starts here" if each is first else ""
+        note = "inf starts here" if each is first and not lost(anatomy) else ""
         cells = (
             where(each),
             dtype(each.gradient),

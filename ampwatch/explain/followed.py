@@ -90,6 +90,6 @@ def flushed_words(followed: Followed) -> str:
     if not followed.flushed:
         return f"float16 would keep all of {followed.name} without the scale too."
     return (
-        f"Without the scale float16 would make 0 of {followed.flushed:,} of the {size:,} values "
-        f"of {followed.name}: they are at most {limit}, half of its smallest number."
+        f"Without the scale {followed.flushed:,} of the {size:,} values of {followed.name} would "
+        f"become 0 in float16: they are at most {limit}, half of its smallest number."
     )

@@ -35,10 +35,10 @@ def forward(anatomy: StepAnatomy) -> Stage:
         return Stage("forward", title, f"The operations cannot be listed: {why}.", absent=True)
     text = _kinds(anatomy)
     first = _first_bad(anatomy)
-    lost = first is not None and not _survived(anatomy)
+    overflowed = first is not None and not _survived(anatomy)
     if first is not None:
         text += f" In the result of {where(first)}, {_bad_values(first)}: "
-        text += OVERFLOW if lost else HARMLESS
+        text += OVERFLOW if overflowed else HARMLESS
     if anatomy.left_out:
         text += f" {counted(anatomy.left_out, 'more operation')} followed."
     lines = tuple(
@@ -50,12 +50,12 @@ def forward(anatomy: StepAnatomy) -> Stage:
                 dtype(each.output),
                 _reach(each.largest, each.nonfinite),
             ),
-            "bad" if each.nonfinite and lost else "",
+            "bad" if each.nonfinite and overflowed else "",
         )
         for each in operations
     )
     head = ("operation", "inputs", "weights", "result", "largest")
-    return Stage("forward", title, text, (Block("", head, lines),), bad=lost)
+    return Stage("forward", title, text, (Block("", head, lines),), bad=overflowed)
 
 
 def _first_bad(anatomy: StepAnatomy) -> Operation | None:
@@ -68,7 +68,12 @@ def _survived(anatomy: StepAnatomy) -> bool:
     """Whether the loss is finite all the same; where none was seen, the gradients."""
     if anatomy.loss is None:
         return not anatomy.nonfinite_values
-    return math.isfinite(anatomy.loss)
+    return not lost(anatomy)
+
+
+def lost(anatomy: StepAnatomy) -> bool:
+    """Whether the loss was seen and is inf or NaN."""
+    return anatomy.loss is not None and not math.isfinite(anatomy.loss)
 
 
 def _bracketed(operation: Operation) -> str:
@@ -119,7 +124,7 @@ def loss(anatomy: StepAnatomy) -> Stage:
     if value is None:
         return Stage("loss", title, "No backward pass of a loss was seen.", absent=True)
     text = f"The loss is {number(value)}, in {anatomy.loss_dtype or 'an unknown dtype'}."
-    bad = value - value != 0
+    bad = lost(anatomy)
     maker = anatomy.operations[-1] if anatomy.operations else None
     if bad:
         text += " The forward pass has overflowed or divided by 0: no scale can mend that."
@@ -140,6 +145,9 @@ def scaled_loss(anatomy: StepAnatomy) -> Stage:
         text = f"{no_scale(anatomy)} Backward starts from the loss itself."
         return Stage("scale", title, text, absent=True)
     product = _product(anatomy, value, scale, scaled)
+    if lost(anatomy):
+        text = f"{product} No scale makes that finite."
+        return Stage("scale", title, text, bad=True)
     larger = f"Every gradient comes out {number(scale)} times as large."
     text = f"{product} {larger} {fits(scaled, FLOAT16)}"
     own = form(anatomy.loss_dtype)

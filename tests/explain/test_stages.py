@@ -72,6 +72,18 @@ def test_an_overflow_of_the_forward_pass_is_no_work_for_the_scaler() -> None:
     assert "In the result of linear in 0, 24" in behind.text, "the mask is no overflow"
 
 
+@pytest.mark.parametrize("loss", [math.inf, math.nan])
+def test_a_loss_that_is_not_finite_is_where_it_starts(loss: float) -> None:
+    broken = replace(SKIPPED, loss=loss, scaled_loss=loss)
+    words = number(loss)
+    assert told(broken, "loss").bad
+    assert told(broken, "scale").text.endswith(f" = {words}. No scale makes that finite.")
+    back = told(broken, "gradients")
+    assert back.text.startswith(f"The loss is {words}, so what comes back from it cannot be")
+    assert "65504" not in back.text
+    assert not any("starts here" in line.cells for block in back.blocks for line in block.lines)
+
+
 @pytest.mark.parametrize("loss", [0.0031, None])
 def test_a_mask_of_minus_inf_is_no_overflow(loss: float | None) -> None:
     mask = Operation("masked_fill", "attention", (HALF,), (), HALF, 1.0, 100, 4096)
@@ -125,7 +137,7 @@ def test_gradients_are_compared_with_the_end_of_float16() -> None:
     stage = told(TAKEN, "gradients")
     assert f"{65504 / 5120:.3g} times as much" in stage.text
     assert "are float32, cast from what came through" in stage.text
-    assert "would make 0 of 7 of the 2,048 values of 0.weight" in stage.text
+    assert "Without the scale 7 of the 2,048 values of 0.weight would become 0" in stage.text
     alone = cells(stage, "fp16 without scale")[1:]
     half = [float(np.float16(value / 65536)) for value in followed(TAKEN).scaled]
     assert half[2] == 0.0  # 2^-26 is a quarter of the smallest float16
