@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from ampwatch.probe import private
 from ampwatch.probe.anatomy_follow import Follower, can_follow
 from ampwatch.probe.anatomy_forward import ForwardPass, dtype_name
-from ampwatch.probe.anatomy_values import extent
+from ampwatch.probe.anatomy_values import extent, loss_value, with_scale
 from ampwatch.probe.calls import sweep
 from ampwatch.probe.draft import learning_rate
 from ampwatch.probe.optimizer_state import OptimizerState
@@ -118,16 +118,16 @@ class Dissection:
             losses: what they were made of, without the scale.
             gain: by what a key multiplies the loss.
         """
-        scaled = None if roots[0] in unscaled else roots[0]
+        scaled = with_scale(roots[0], unscaled, losses)
         if self._forward is not None:
             self._forward.forward_ends(scaled)
         self._passes += 1
         if self._passes > 1 or not losses:
             return
-        self._known = {"loss": _number(losses[0]), "loss_dtype": dtype_name(losses[0])}
+        self._known = {"loss": loss_value(losses[0]), "loss_dtype": dtype_name(losses[0])}
         self._known["loss_gain"] = gain
         if scaled is not None:
-            self._known["scaled_loss"] = _number(scaled.detach())
+            self._known["scaled_loss"] = loss_value(scaled.detach())
 
     @_safely
     def read(self, state: OptimizerState, injected: bool) -> None:
@@ -292,7 +292,3 @@ class Dissection:
         if self._forward is not None:
             self._forward.close()
         self._forward = self._follower = self._state = None
-
-
-def _number(loss: Tensor) -> float:
-    return float(loss) if loss.numel() == 1 else float(loss.double().mean())

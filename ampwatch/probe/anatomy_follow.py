@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ampwatch.formats import FLOAT16
-from ampwatch.probe.anatomy_values import extent, parts
+from ampwatch.probe.anatomy_values import extent, local, parts
 from ampwatch.record import Followed
 
 SAMPLE = 1 << 20
@@ -23,13 +23,6 @@ def can_follow(parameter: Tensor) -> bool:
         and local(gradient).shape == local(parameter).shape
         and local(gradient).numel() > 0
     )
-
-
-def local(tensor: Tensor) -> Tensor:
-    """Without its graph, and of a DTensor our own part: never a collective."""
-    tensor = tensor.detach()
-    own: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return own
 
 
 class Follower:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -56,3 +56,28 @@ def parts(values: Tensor) -> Iterator[Tensor]:
 def capturing(tensor: Tensor) -> bool:
     """Whether a CUDA graph is being captured: nothing may be read then."""
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Without its graph, and of a DTensor our own part: never a collective."""
+    tensor = tensor.detach()
+    own: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return own
+
+
+def loss_value(loss: Tensor) -> float:
+    """As a number; of several values their mean."""
+    return float(loss) if loss.numel() == 1 else float(loss.double().mean())
+
+
+def with_scale(root: Tensor, unscaled: Iterable[Tensor], losses: Sequence[Tensor]) -> Tensor | None:
+    """What a backward pass starts from, if there is a scale in it.
+
+    Args:
+        unscaled: those of the roots that went through no scaler.
+        losses: what a scaler was given; one that is off hands back the very loss.
+    """
+    if any(each is root for each in unscaled):
+        return None
+    same = bool(losses) and losses[0].data_ptr() == local(root).data_ptr()
+    return None if same else root

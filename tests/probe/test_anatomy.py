@@ -293,6 +293,25 @@ def test_a_disabled_scaler_is_told_as_off(recorded: RecordingHost) -> None:
     assert anatomy.operations[0].output == "bfloat16"
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_product_of_the_loops_own_is_no_scale(recorded: RecordingHost, enabled: bool) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0, enabled=enabled)
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    watch = ampwatch.hook(net, optimizer, scaler)
+    ask(watch)
+    for _ in range(2):
+        with torch.autocast("cpu", HALF):
+            loss = nn.functional.mse_loss(net(torch.ones(3, 4)), torch.ones(3, 1)) * 0.5
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    anatomy = anatomies(recorded)[-1]
+    assert [each.name for each in anatomy.operations] == ["linear", "mse_loss", "mul"]
+    assert anatomy.scale == (256.0 if enabled else None)
+    assert (anatomy.scaled_loss is None) is not enabled
+
+
 def test_accumulation_is_told_as_several_backward_passes(recorded: RecordingHost) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
     anatomy = plain_loop(recorded, dtype=HALF, scaler=scaler, accumulate=3)
