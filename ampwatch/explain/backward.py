@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ampwatch.explain.figures import counted, dtype, form, number, scale_of
+from ampwatch.explain.figures import counted, dtype, form, number, scale_of, times
 from ampwatch.explain.followed import flushed_words, followed_block
 from ampwatch.explain.forward import lost, where
 from ampwatch.explain.limits import below
@@ -97,7 +97,11 @@ def _parameters(anatomy: StepAnatomy) -> str:
     if _passes(anatomy.operations, "float16", "bfloat16") and kinds == "float32":
         text += ", cast from what came through the narrower dtype"
     largest = anatomy.gradient_largest
-    return f"{text}; the largest finite value is {number(largest)}." if largest else f"{text}."
+    if largest:
+        text += f"; the largest finite value is {number(largest)}"
+        if _passes(anatomy.operations, "float16") and largest <= FLOAT16.largest:
+            text += f", and {times(FLOAT16.largest, largest)} as much would fit float16"
+    return f"{text}."
 
 
 def _back(anatomy: StepAnatomy) -> tuple[Block, ...]:
