@@ -154,7 +154,9 @@ class Loop:
             self._forget_cleared()
         if self._ledger.left:
             self._ledger.look_back()
-        unscaled = self._ledger.back(tensors)
+        unscaled = self._ledger.back(tensors, self.trouble.packing.seen)
+        if self._ledger.by_hand is not None and self.scaling.active() is None:
+            self._facts.add(fact("scaled-by-hand", factor=f"{self._ledger.by_hand:g}"))
         if self.stepping.dissection is not None:
             losses = self._ledger.losses.latest()
             gain = self.knobs.loss_gain

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -218,8 +219,15 @@ class Trouble:
 
     def _note_absent(self, state: OptimizerState) -> None:
         """Parameters that have had no gradient at any detail step so far: those of a branch that
-        is taken now and then are let go."""
-        absent = {id(p): p for p in state.parameters if p.requires_grad and p.grad is None}
+        is taken now and then are let go, as far as the optimizer's state or a detail step show it.
+        """
+        optimizer = state.ref()
+        known = {} if optimizer is None else optimizer.state
+        absent = {
+            id(p): p
+            for p in state.parameters
+            if p.requires_grad and p.grad is None and not _has_history(known.get(p))
+        }
         before, looks = self._absent.get(state.label, (set(absent), 0))
         still = before & absent.keys()
         self._absent[state.label] = still, looks + 1
@@ -273,3 +281,13 @@ class Trouble:
             if count:
                 return state.parameters[reading.index[position]]
         return None
+
+
+def _has_history(kept: Any) -> bool:
+    """Whether what an optimizer keeps of a parameter says that it has been stepped. Some make it
+    before the first step, with a count of 0."""
+    if not isinstance(kept, dict) or not kept:
+        return False
+    count = kept.get("step", 1)
+    at_hand = isinstance(count, (int, float)) or (isinstance(count, Tensor) and count.is_cpu)
+    return not at_hand or float(count) > 0

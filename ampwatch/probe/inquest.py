@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ampwatch.probe import verdicts
-from ampwatch.probe.operations import Naming, operations_of
+from ampwatch.probe.operations import Naming, Operation, fine, operations_of
 
 
 def inquire(roots: list[Tensor], names: Naming) -> str | None:
@@ -36,6 +36,15 @@ def inquire(roots: list[Tensor], names: Naming) -> str | None:
                 last = next((o for o in operations if o.node is root.grad_fn), None)
                 if last is not None and last.title == "Mul" and len(operations) > 1:
                     last = last.source() or last  # times the scale
+                if last is not None and any(map(_holds_mask, operations)):
+                    return verdicts.of_mask(last, root.detach())
                 if last is not None:
                     return verdicts.of_result(verdicts.in_chain(last), root.detach())
     return None
+
+
+def _holds_mask(operation: Operation) -> bool:
+    return any(
+        not fine(each) and verdicts.masked_out(operation, each)
+        for each in operation.results().values()
+    )

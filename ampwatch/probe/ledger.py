@@ -7,7 +7,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from ampwatch.probe import private
-from ampwatch.probe.losses import Losses
+from ampwatch.probe.losses import Losses, scaled_by_hand
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters, trained
 
@@ -37,19 +37,26 @@ class Ledger:
         """States whose gradients unscale_ has divided and no step has used, when update() came."""
         self.unscaled_at = -1
         """The latest backward pass of a loss that was not scaled."""
+        self.by_hand: float | None = None
+        """The factor by which the loop multiplies its loss itself, as far as it was looked for."""
         self._scaled_at = -1
         self._reached: set[int] = set()
         self._reached_unscaled: set[int] = set()
         self._unscaled_walks = 0
 
-    def back(self, roots: list[Tensor]) -> list[Tensor]:
-        """A backward pass begins; those of its roots that were not made from scaled losses."""
+    def back(self, roots: list[Tensor], packed: bool = False) -> list[Tensor]:
+        """A backward pass begins; those of its roots that were not made from scaled losses.
+
+        Args:
+            packed: what nodes keep must not be read.
+        """
         self.passes += 1
         back = self.losses.back
         unscaled = [root for root in roots if not back(root)]
         if len(unscaled) < len(roots):
             self._scaled_at = self.passes
         first = self.passes <= GRAPHS_READ
+        self.by_hand = scaled_by_hand(unscaled[0]) if unscaled and first and not packed else None
         if unscaled:
             self.unscaled_at = self.passes
             self._unscaled_walks += 1

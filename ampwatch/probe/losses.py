@@ -6,15 +6,21 @@ would keep the graph alive.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
-from ampwatch.probe.private import sequence_number
+from ampwatch.probe.private import factors_kept, sequence_number
 
 SEARCH_NODES = 256
 """A scaled loss is at most a few operations (a division, a sum) below what is back-propagated."""
+
+HAND_NODES = 3
+"""A loss scaled by hand is the last thing, or there is a division for accumulation after it."""
+HAND_SCALE = 2.0**5
+"""Smaller powers of two are weights of a loss as well."""
 
 WALK_NODES = 2000
 """Where several networks train, so much of a graph is looked through to tell whose loss it is."""
@@ -128,6 +134,25 @@ def _local(loss: Tensor) -> Tensor:
 def _mean(values: Tensor) -> Tensor:
     values = values.real if values.is_complex() else values
     return values.float().mean()
+
+
+def scaled_by_hand(root: Tensor) -> float | None:
+    """The power of two by which a loop has multiplied its loss itself, right before backward; None
+    for other factors, which are weights of a loss."""
+    node = root.grad_fn
+    for _ in range(HAND_NODES):
+        if node is None:
+            return None
+        name = str(node.name())
+        if name.startswith("Mul"):
+            for kept in factors_kept(node):
+                factor = float(kept)
+                if factor >= HAND_SCALE and math.frexp(factor)[0] == 0.5:
+                    return factor
+        elif not name.startswith(("Div", "Sum", "Add")):
+            return None
+        node = next((child for child, _ in node.next_functions if child is not None), None)
+    return None
 
 
 def tensors_in(outputs: Any) -> list[Tensor]:

@@ -212,6 +212,12 @@ def saved_tensors(node: Any) -> dict[str, Tensor]:
     return found
 
 
+def factors_kept(node: Any) -> list[Tensor]:
+    """The plain numbers by which a multiplication multiplied, of any dtype."""
+    kept = (getattr(node, name, None) for name in ("_saved_other", "_saved_self"))
+    return [each for each in kept if isinstance(each, Tensor) and each.is_cpu and not each.dim()]
+
+
 def unscales_itself(optimizer: torch.optim.Optimizer) -> bool:
     """Whether the scaler hands it the scale and found_inf, as to a fused optimizer, whose kernel
     divides, and leaves the weights alone where there is inf or NaN."""

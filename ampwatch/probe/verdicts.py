@@ -22,6 +22,7 @@ HARMLESS = (
 )  # fmt: skip
 """Of finite values they make finite ones."""
 JOINING = ("Cat", "Stack")
+FILLING = ("MaskedFill", "Where", "SWhere")
 FACTOR = "nonfinite-factor"
 """Something was multiplied by one number that is inf or NaN: a fact, but a weak one, since a factor
 may have been the consequence of what went wrong elsewhere."""
@@ -43,7 +44,7 @@ def in_chain(operation: Operation) -> Operation:
         seen.add(id(at))
         if at.results() and at is not operation:
             continue  # what it made is kept, and finite
-        if at.title in GUARDED and zero_guard(at) is not None:
+        if _of_nothing(at) or (at.title in GUARDED and zero_guard(at) is not None):
             return at
         if any(bool((each < 0).any()) for each in at.saved.values() if at.title in ROOTS):
             return at
@@ -61,7 +62,24 @@ def judge(operation: Operation) -> str | None:
     if inputs:
         return _of_input(operation, *next(iter(inputs.items())))
     result = next(each for each in operation.results().values() if not fine(each))
-    return of_result(operation, result)
+    return None if masked_out(operation, result) else of_result(operation, result)
+
+
+def masked_out(operation: Operation, result: Tensor) -> bool:
+    """Whether a softmax gives -inf, and nothing worse, where a mask of the loop's has put it."""
+    if operation.title not in SOFTMAX or bool((torch.isnan(result) | (result == math.inf)).any()):
+        return False
+    at = operation.source()
+    while at is not None and at.title not in FILLING:
+        if at.title in ("Addmm", "Mm", "Bmm"):
+            return False
+        at = at.source()
+    return at is not None
+
+
+def of_mask(operation: Operation, root: Tensor) -> str:
+    """A loss is inf or NaN, and in its graph there is nothing but the -inf of a mask."""
+    return fact("nan-born", masked="yes", **_where(operation, root))
 
 
 def _of_input(operation: Operation, name: str, value: Tensor) -> str | None:
@@ -71,6 +89,8 @@ def _of_input(operation: Operation, name: str, value: Tensor) -> str | None:
             return fact("weights-nonfinite", tensor=parameter)
     maker = _maker(operation, name)
     if maker is not None:
+        if masked_out(maker, value):
+            return None
         variable = getattr(maker.node, "variable", None)
         if variable is not None:
             return _of_weight(operation, variable)
@@ -145,6 +165,8 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
                         rows=rows, **where)  # fmt: skip
         if rows and half:
             return fact("forward-overflow", output=_largest_finite(result), **where)
+    if _of_nothing(operation):
+        return fact("nan-born", **where)
     # A softmax or a ReLU of finite values is finite: what came before it has done it.
     while operation.title in HARMLESS and (before := operation.source()) is not None:
         operation = before
@@ -192,6 +214,14 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
     if infinite or (largest is not None and largest > 1e18):
         return fact("diverged", largest=told, **where)
     return fact("nan-born", largest=told, **where)
+
+
+def _of_nothing(operation: Operation) -> bool:
+    """Whether it is a mean over no values at all: 0/0. All targets of a batch may be ignored."""
+    weight = operation.saved.get("total_weight")
+    if weight is not None and weight.numel() == 1:
+        return bool(weight == 0)
+    return operation.title == "Mean" and getattr(operation.node, "_saved_self_numel", 1) == 0
 
 
 def _power_exists(operation: Operation) -> bool:

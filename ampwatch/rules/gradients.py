@@ -102,8 +102,8 @@ def _dead(run: Run) -> Iterator[Finding]:
         name = absent.value("tensor") or ""
         count = int(absent.details[-1][1].get("count", 1))
         others = f", and neither {_have(count - 1)}" if count > 1 else ""
-        message = f"{name} has no gradient{others}, at any of {looks} detail steps: it takes no "
-        message += "part in the loss"
+        message = f"{name} has no gradient{others}, at any of {looks} detail steps: it took "
+        message += "no part in the loss"
         yield Finding.over(absent, "dead-gradients", "warning", message, tensor=name, count=count)
     elif error is not None and "No inf checks were recorded for this optimizer" in error:
         message = "none of the parameters of an optimizer has a gradient: they take no part in the "

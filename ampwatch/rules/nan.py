@@ -25,7 +25,11 @@ def _nan(run: Run) -> Iterator[Finding]:
         dtype = seen.value("dtype")
         message = f"inf or NaN arose{place_words(seen)}"
         message += f", computed in {dtype}" if dtype else ""
-        message += " from finite values within range: mathematics (0/0, log or sqrt), not overflow"
+        if seen.value("masked"):
+            message += " from the -inf that a mask has put there: mathematics, not overflow"
+        else:
+            message += " from finite values within range: mathematics (0/0, log or sqrt), not "
+            message += "overflow"
         message += "; it was in the backward pass, the loss was finite" * bool(
             seen.value("backward")
         )

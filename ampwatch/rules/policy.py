@@ -11,6 +11,7 @@ from ampwatch.words import count_words, share_words
 
 ZERO_SHARE = 0.5
 """From half of the gradient values on, lack of a scaler is what keeps the model from learning."""
+LITTLE_SHARE = 0.05
 FEWEST_STEPS = 2
 NEW_SCALERS = 2
 """One change of scaler may be a second phase of training; two are a habit."""
@@ -22,7 +23,8 @@ EVERY_STEP = 4
 def _no_scaler(run: Run) -> Iterator[Finding]:
     """Steps whose autocast region lowered to float16, or whose parameters are float16 themselves,
     with no scaler or one that is off; how much of the gradients was flushed because of it makes it
-    a warning or an error."""
+    a warning or an error. A loss that the loop multiplies by a power of two itself is scaled too,
+    as long as little is flushed."""
     spans: list[Sighting] = [
         span
         for (dtype, mode), span in run.modes.items()
@@ -33,12 +35,14 @@ def _no_scaler(run: Run) -> Iterator[Finding]:
     if half is not None and "step-refused" not in run.facts and not spans:
         spans = [half]
     steps = sum(span.count for span in spans)
-    if steps < FEWEST_STEPS:
+    share, by_hand = run.gradients.share, run.facts.get("scaled-by-hand")
+    if steps < FEWEST_STEPS or (by_hand is not None and share < LITTLE_SHARE):
         return
-    share = run.gradients.share
     bad = share >= ZERO_SHARE
     message = f"{count_words(steps, 'step')} went back through float16 "
     message += "with a scaler that is switched off" if off else "without a GradScaler"
+    if by_hand is not None:
+        message += f", and a scale of {by_hand.value('factor')} by hand is not enough"
     if half is not None:
         message += ", and trained parameters are float16 themselves, so small updates round away"
     if share:
