@@ -18,6 +18,7 @@ from ampwatch.controls import Controls
 from ampwatch.run import Run
 from ampwatch.tui.figures import MINUS, figure, gain, power_of_two
 from ampwatch.tui.foreign import plain, shorten
+from ampwatch.tui.panels.panel import curves
 from ampwatch.tui.status import STATES
 
 MODE_WIDTH = 24
@@ -40,7 +41,8 @@ def told(run: Run, panel: Controls, state: str, note: str) -> Told:
     """The few figures that are worth large digits."""
     last = run.last
     scale = power_of_two(last.scale) if last is not None and last.scale is not None else "–"
-    loss = figure(last.loss) if last is not None else "–"
+    losses = curves(run, "loss")  # of several optimizers always the same one's
+    loss = figure(losses[0].history.last) if losses else "–"
     modes: list[str] = []
     if last is not None:
         modes = [last.dtype or "", f"scaler {last.scaler}" if last.scaler else "no scaler"]

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from textual.widgets import Digits, Footer
 
+from ampwatch.controls import Controls
 from ampwatch.plot.raster import thickened
+from ampwatch.record import StepRecord
+from ampwatch.run import Run
 from ampwatch.tui.app import DashboardApp
 from ampwatch.tui.plot_view import PlotView
 from ampwatch.tui.presenter import told
@@ -156,6 +159,14 @@ async def test_the_figures_are_those_of_the_run() -> None:
         assert shown.scale == "2^-3"  # with the minus sign that the digits know
         assert shown.step == "step 41"
         assert shown.modes == ("float16", "scaler dynamic", "targets ×1000")
+
+
+def test_of_several_optimizers_the_loss_is_always_that_of_the_first() -> None:
+    run, panel = Run(), Controls()
+    for step in range(3):
+        for optimizer, loss in (("Adam", 2.5), ("Adam 2", 0.25)):
+            run.add(StepRecord(step, 0.0, loss, optimizer=optimizer))
+            assert told(run, panel, "running", "").loss == "2.50"
 
 
 @pytest.mark.parametrize("theme", [CONTRAST_DARK, CONTRAST_LIGHT], ids=lambda theme: theme.name)
