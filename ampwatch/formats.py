@@ -56,3 +56,5 @@ FLOAT32 = Format("fp32", "float32", -149, -126, (2 - 2.0**-23) * 2.0**127, "inf"
 FORMATS = (FLOAT16, BFLOAT16, E4M3, E5M2)
 """Those that the range view goes through."""
 BY_DTYPE = {form.dtype: form for form in (*FORMATS, FLOAT32)}
+SHORT = {**{form.dtype: form.name for form in BY_DTYPE.values()}, "float64": "fp64"}
+"""What a dtype is called where room is short."""

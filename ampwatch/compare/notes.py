@@ -8,11 +8,11 @@ from ampwatch.compare.choice import times_words
 from ampwatch.compare.figures import FAILED, IMPOSSIBLE, Row
 from ampwatch.compare.machine import Machine
 from ampwatch.compare.verdict import Verdict
+from ampwatch.formats import SHORT
 
 SLOW_FORMAT, FAST_FORMAT = 0.8, 1.25
 """A matrix product slower or faster than in fp32 by more than noise."""
 NO_GAIN = 1.03
-SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def machine_notes(machine: Machine | None, rows: Sequence[Row]) -> Iterator[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ampwatch.formats import BY_DTYPE, Format
+from ampwatch.formats import BY_DTYPE, SHORT, Format
 from ampwatch.words import scale_words
 
-SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
 ROUNDED, WHOLE_POWERS = 1e7, 1e9
 """Whole numbers below the first are written out: 65504 is known by its digits. So are powers of
 two below the second, as scales are; other numbers below the first are rounded to whole ones."""
