@@ -9,6 +9,9 @@ from ampwatch.record import Followed, Operation, StepAnatomy
 
 HALF, FULL = "float16", "float32"
 
+NAMES = ("forward", "loss", "scale", "gradients", "unscale", "check", "clip", "step", "update")
+"""The stages of a step, in their order."""
+
 FORWARD = (
     Operation(
         *("linear", "0", (FULL,), (FULL, FULL), HALF),

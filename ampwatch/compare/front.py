@@ -105,7 +105,7 @@ def show(result: Result) -> None:
 
 
 class _Console(Console):
-    """Leaves colours out under NO_COLOR and where stdout is no terminal, as rich does."""
+    """One whose reader may go away: that is dealt with where the rest is written."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # rich would make an exit code of it

@@ -104,11 +104,6 @@ class Member:
             tuple(self._session.findings),
         )
 
-    @property
-    def session(self) -> Session:
-        """Its run and the findings about it, as they were at the last :meth:`digest`."""
-        return self._session
-
     def _status(self) -> str:
         if self.impossible is not None:
             return IMPOSSIBLE

@@ -6,8 +6,6 @@ from ampwatch.explain import backward, forward, update
 from ampwatch.explain.stage import Stage
 from ampwatch.record import ScalerInfo, StepAnatomy
 
-NAMES = ("forward", "loss", "scale", "gradients", "unscale", "check", "clip", "step", "update")
-
 
 def stages(anatomy: StepAnatomy, info: ScalerInfo | None = None) -> tuple[Stage, ...]:
     """The stages of one step; those that its loop does not have are there too, and say why.

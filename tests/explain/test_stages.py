@@ -12,10 +12,9 @@ import pytest
 from ampwatch.explain import Stage, stages
 from ampwatch.explain.figures import change, exact, number, place
 from ampwatch.explain.limits import beyond, fits
-from ampwatch.explain.stages import NAMES
 from ampwatch.formats import FLOAT16
 from ampwatch.record import Followed, Operation, ScalerInfo, StepAnatomy
-from tests.anatomies import HALF, SKIPPED, TAKEN
+from tests.anatomies import HALF, NAMES, SKIPPED, TAKEN
 
 INFO = ScalerInfo("dynamic", 65536.0, 2.0, 0.5, 2000)
 

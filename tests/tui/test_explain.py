@@ -9,12 +9,11 @@ import pytest
 from ampwatch import controls
 from ampwatch.controls import Request
 from ampwatch.explain import stages
-from ampwatch.explain.stages import NAMES
 from ampwatch.record import Followed, Operation, RunEnd, StepAnatomy, StepRecord
 from ampwatch.tui import explaining
 from ampwatch.tui.app import DashboardApp
 from ampwatch.tui.panels.explain import drawn, strip
-from tests.anatomies import SKIPPED, TAKEN
+from tests.anatomies import NAMES, SKIPPED, TAKEN
 from tests.tui.fakes import FakeJob, dashboard, notice, recording
 from tests.tui.reading import frame, messages, screen_text, tab_key
 
