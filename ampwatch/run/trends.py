@@ -23,6 +23,11 @@ absolute deviation, in the logarithm). Eight are beyond 5 sigma of a normal dist
 SPIKE_TAIL = 2.5
 """And so many times further up, in the logarithm, than any of the last fifty: losses of small
 batches can have long tails, whose median spread says nothing of them."""
+ANEW_STEPS = 20
+ANEW_FACTOR = 4.0
+ANEW_MISSES = 2
+"""A loss that leaps to where the run began, and then falls as it fell there, within this factor at
+all but so few of the next steps, has been given a new task: it is learned like the first one."""
 EXPLODE_FACTOR = 100.0
 """Gradients a hundred times the median of an earlier window, step after step."""
 EXPLODE_STEPS = 3
@@ -56,16 +61,30 @@ def _further(peak: Peak | None, step: int, value: float, usual: float) -> Peak:
     return peak
 
 
+@dataclass(slots=True)
+class _Leap:
+    """A loss far above the level before it, and how like the first steps those after it are."""
+
+    step: int
+    loss: float
+    usual: float
+    seen: int = 0
+    misses: int = 0
+
+
 class LossTrend:
     """Where the loss leapt, and where it was inf or NaN.
 
     Steps with equally many losses are compared: a second loss at each tenth step is no spike.
     """
 
-    __slots__ = ("_windows", "first_bad", "high", "infinite", "nan", "spike")
+    __slots__ = ("_beginning", "_leap", "_windows", "first_bad", "high", "infinite", "nan", "spike")
 
     def __init__(self) -> None:
         self._windows: dict[int | None, deque[float]] = {}
+        self._beginning: list[float] = []
+        """The first losses, in the logarithm."""
+        self._leap: _Leap | None = None
         self.spike: Peak | None = None
         self.high: deque[int] = deque(maxlen=KEPT_SPIKES)
         """The latest steps with a loss far above the median, whatever its tail."""
@@ -77,6 +96,8 @@ class LossTrend:
     def reset(self) -> None:
         """A knob was turned: what follows is not comparable."""
         self._windows.clear()
+        self._beginning.clear()
+        self._leap = None
 
     def usual(self, losses: int | None) -> float | None:
         """The level of the loss at steps with so many losses."""
@@ -101,14 +122,35 @@ class LossTrend:
             logs.clear()  # a loss of either sign has no ratio
             return
         value = math.log(loss)
+        if len(self._beginning) < ANEW_STEPS:
+            self._beginning.append(value)
+        elif self._leap is not None:
+            self._follow(self._leap, value)
         if len(logs) >= FEWEST and value > logs[-1] + 1.0:  # the median is worth its cost only here
             middle = median(logs)
             spread = median([abs(each - middle) for each in logs])
             if value - middle > max(math.log(SPIKE_FACTOR), SPIKE_SPREADS * spread):
                 self.high.append(step)
                 if value - middle > SPIKE_TAIL * (max(logs) - middle):
-                    self.spike = _further(self.spike, step, loss, math.exp(middle))
+                    self._leapt(_Leap(step, loss, math.exp(middle)), value)
         logs.append(value)
+
+    def _leapt(self, leap: _Leap, value: float) -> None:
+        """A spike, unless the run begins anew here, which the next steps will show."""
+        if self._leap is None and abs(value - self._beginning[0]) <= math.log(ANEW_FACTOR):
+            self._leap = leap
+        else:
+            self.spike = _further(self.spike, leap.step, leap.loss, leap.usual)
+
+    def _follow(self, leap: _Leap, value: float) -> None:
+        leap.seen += 1
+        if leap.seen == ANEW_STEPS:
+            self._leap = None
+        elif abs(value - self._beginning[leap.seen]) > math.log(ANEW_FACTOR):
+            leap.misses += 1
+            if leap.misses > ANEW_MISSES:
+                self._leap = None
+                self.spike = _further(self.spike, leap.step, leap.loss, leap.usual)
 
 
 class NormTrend:
