@@ -12,8 +12,8 @@ TASK_STEPS = 100
 
 
 def learned(step: int) -> float:
-    """From 1 down to 1/150 over a task's steps."""
-    return math.exp(-0.05 * step)
+    """From 1 down to a hundredth."""
+    return 0.01 + math.exp(-0.1 * step)
 
 
 def seen(*losses: float) -> LossTrend:
