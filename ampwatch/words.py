@@ -44,6 +44,11 @@ def count_words(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def were(count: int) -> str:
+    """The verb after a count: 1 step was, 2 steps were."""
+    return "was" if count == 1 else "were"
+
+
 def ordinal(number: int) -> str:
     """2nd, 3rd, 11th, 16th, 21st."""
     ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

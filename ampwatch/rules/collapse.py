@@ -92,8 +92,8 @@ def _of_operation(seen: Seen) -> Cause:
     if module is not None:
         return Cause("forward pass", f"the forward pass,{place_words(seen)}", None, module)
     after = seen.value("after")
-    return Cause("forward pass" if after else "loss", f"what is computed{place_words(seen)}",
-                 None, after)  # fmt: skip
+    where = "forward pass" if after else "loss"
+    return Cause(where, f"the {where},{place_words(seen)}", None, after)
 
 
 def _collapse(run: Run) -> Iterator[Finding]:
@@ -105,8 +105,8 @@ def _collapse(run: Run) -> Iterator[Finding]:
     worst = max(fallen, key=lambda burst: burst.count)
     cause = cause_of(run, worst)
     left = skips_left(worst.scale_after, run.scale.backoff_factor)
-    message = f"{count_words(worst.count, 'step')} in a row skipped (from step {worst.first}): "
-    message += f"the scale fell from {scale_words(worst.scale_before)} to "
+    message = f"the scaler skipped {count_words(worst.count, 'step')} in a row, from step "
+    message += f"{worst.first} on: the scale fell from {scale_words(worst.scale_before)} to "
     message += f"{scale_words(worst.scale_after)}. The cause: {cause.words}"
     if worst.nonfinite_losses:
         message += f"; the loss itself was {number_words(worst.loss)}, so no scale can help"

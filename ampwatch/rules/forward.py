@@ -50,10 +50,15 @@ def _input(run: Run) -> Iterator[Finding]:
     steps = ", ".join(str(step) for step, _ in seen.details[:MOST_STEPS])
     message = f"a batch already held {seen.value('kind') or 'inf or NaN'} before the model saw it"
     message += f" (the variable {name})" if name else ""
-    message += (
-        f", at step {steps}" if seen.count == 1 else f", in {count_words(seen.count, 'step')}"
-    )
+    message += f", at step {steps}" if seen.count == 1 else f", in {_steps_words(run, seen)}"
     yield _told(run, "nonfinite-input", seen, message)
+
+
+def _steps_words(run: Run, seen: Seen) -> str:
+    """In how many steps; not every loss of a long row is looked into."""
+    trends = [each.loss for each in run.trends.values()]
+    bad = sum(span.count for each in trends for span in (each.nan, each.infinite) if span)
+    return ("at least " if bad > seen.count else "") + count_words(seen.count, "step")
 
 
 def _forward(run: Run) -> Iterator[Finding]:
@@ -101,7 +106,7 @@ def _mask(run: Run) -> Iterator[Finding]:
     error = ending(run)
     if seen is not None:
         rows = seen.value("rows")
-        message = f"{rows} rows were" if rows and rows != "1" else "a whole row was"
+        message = f"{rows} whole rows were" if rows and rows != "1" else "a whole row was"
         message += (
             f" masked with -inf{place_words(seen)}, which gives NaN: a mask constant such as "
         )

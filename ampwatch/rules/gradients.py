@@ -102,8 +102,8 @@ def _dead(run: Run) -> Iterator[Finding]:
         name = absent.value("tensor") or ""
         count = int(absent.details[-1][1].get("count", 1))
         others = f", and neither {_have(count - 1)}" if count > 1 else ""
-        message = f"{name} has no gradient{others}, at any of {looks} detail steps: it took "
-        message += "no part in the loss"
+        message = f"{name} has no gradient{others}, at any of {looks} detail steps: "
+        message += "it takes no part in the loss" if count == 1 else "they take no part in the loss"
         yield Finding.over(absent, "dead-gradients", "warning", message, tensor=name, count=count)
     elif error is not None and "No inf checks were recorded for this optimizer" in error:
         message = "none of the parameters of an optimizer has a gradient: they take no part in the "
@@ -118,9 +118,10 @@ def _have(count: int) -> str:
 def _all_zero(dead: dict[str, Level]) -> Finding:
     name, level = next(iter(dead.items()))
     others = len(dead) - 1
-    message = f"the gradient of {name}"
-    message += f" and of {count_words(others, 'other tensor')}" if others else ""
-    message += f" is exactly 0 at all {level.dead} detail steps"
+    message = f"the gradient of {name} is"
+    if others:
+        message = f"the gradients of {name} and of {count_words(others, 'other tensor')} are"
+    message += f" exactly 0 at all {level.dead} detail steps"
     return Finding(
         "dead-gradients", "warning", message, level.first, level.last, level.dead, name,
         evidence={"tensors": list(dead)[:MOST_NAMES], "count": len(dead)},

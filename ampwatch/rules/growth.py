@@ -33,7 +33,7 @@ def _interval(run: Run) -> Iterator[Finding]:
     steps = run.steps - max(0, tally.first - (interval or 0))
     if tally.skips <= PROBES_COST * steps:
         return
-    message = f"{count_words(tally.skips, 'step')} of {steps:,} "
+    message = f"{tally.skips:,} of {count_words(steps, 'step')} "
     message += f"({share_words(tally.skips, steps)}) were lost to trying a larger scale"
     message += "" if interval is None else f" every {count_words(interval, 'clean step')}"
     yield Finding(

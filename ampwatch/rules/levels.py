@@ -45,7 +45,7 @@ def _too_high(run: Run) -> Iterator[Finding]:
     best = best_scale(run)
     if best is not None and scale is not None and best >= scale:
         best = None  # of batches smaller than those that overflow
-    message = f"{count_words(skips, 'step')} of {steps:,} ({share_words(skips, steps)}) overflowed "
+    message = f"{skips:,} of {count_words(steps, 'step')} ({share_words(skips, steps)}) overflowed "
     message += f"at a scale of {scale_words(scale)} that stays as it is"
     if best is not None:
         message += f"; {scale_words(best)} would have fitted those that did not overflow before"
@@ -94,7 +94,7 @@ def _too_low(run: Run) -> Iterator[Finding]:
     message = f"up to {gradients.share:.0%} of the gradient values are flushed to 0 at a scale of "
     message += f"{scale_words(last.scale)} that does not grow"
     if room is not None:
-        message += f", with room for {room:.0f} more doublings"
+        message += f", with room for {count_words(round(room), 'more doubling')}"
     if best is not None and best > last.scale:
         message += f": {scale_words(best)} would still fit"
     yield Finding.over(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ampwatch.rules.finding import Finding, Rule, Sighting
 from ampwatch.run import Run
 from ampwatch.run.spans import Span
-from ampwatch.words import count_words, share_words
+from ampwatch.words import count_words, share_words, were
 
 ZERO_SHARE = 0.5
 """From half of the gradient values on, lack of a scaler is what keeps the model from learning."""
@@ -106,7 +106,11 @@ def _deprecated(run: Run) -> Iterator[Finding]:
     if seen is None:
         return
     names = sorted({each["name"] for _, each in seen.details if "name" in each})
-    message = f"{' and '.join(names) or 'an old name of torch.amp'} in use: it works, and warns"
+    message = " and ".join(names) or "an old name of torch.amp"
+    if len(names) > 1:
+        message += " are in use: they work, and warn"
+    else:
+        message += " is in use: it works, and warns"
     yield Finding.over(seen, "deprecated-amp-api", "info", message, names=names)
 
 
@@ -114,8 +118,8 @@ def _bf16_with_scaler(run: Run) -> Iterator[Finding]:
     """Steps whose autocast region lowered to bfloat16, under a scaler that is on."""
     span = run.modes.get(("bfloat16", "dynamic"))
     if span is not None:
-        message = f"{count_words(span.count, 'step')} in bfloat16 with the scaler on: harmless, "
-        message += "and useless"
+        message = f"{count_words(span.count, 'step')} {were(span.count)} taken in bfloat16 with "
+        message += "the scaler on, which is harmless, and useless"
         yield Finding.over(span, "bf16-with-scaler", "info", message, steps=span.count)
 
 

@@ -12,7 +12,7 @@ from ampwatch.run import Run
 from ampwatch.run.burst import LONE_SKIPS
 from ampwatch.run.rhythm import Rhythm
 from ampwatch.run.spans import Span
-from ampwatch.words import count_words, ordinal, scale_words, share_words
+from ampwatch.words import count_words, ordinal, scale_words, share_words, were
 
 RARE = 0.05
 """Of all steps: more than one in twenty is no rare thing."""
@@ -46,7 +46,7 @@ def _settling(run: Run) -> Iterator[Finding]:
     yield Finding(
         "scale-settling",
         "info",
-        f"{count_words(skips, 'step')} skipped while the scale found its level{fall}. "
+        f"{_skipped(skips)} while the scale found its level{fall}. "
         f"{_price(run, skips)}, which is normal",
         tally.first,
         last,
@@ -69,7 +69,7 @@ def fitted(run: Run, rhythm: Rhythm) -> bool:
 def _fitting(run: Run, rhythm: Rhythm) -> Finding:
     return Finding.over(
         Span(rhythm.beats, rhythm.first, rhythm.last), "scale-settling", "info",
-        f"{count_words(rhythm.beats, 'step')} skipped, at every {ordinal(rhythm.period)} step, "
+        f"{_skipped(rhythm.beats)}, at every {ordinal(rhythm.period)} step, "
         f"until the scale was small enough for them. {_price(run, rhythm.beats)}, which is normal",
         period=rhythm.period, steps_lost=rhythm.beats, share=_share(run, rhythm.beats),
     )  # fmt: skip
@@ -95,7 +95,7 @@ def _growth_probe(run: Run) -> Iterator[Finding]:
     yield Finding(
         "growth-probe-skip",
         "info",
-        f"{count_words(skips, 'step')} skipped because the scale had grown too far{often}. "
+        f"{_skipped(skips)} because the scale had grown too far{often}. "
         f"{_price(run, skips)}: that is the normal rhythm of a scale that looks for its limit",
         first,
         last,
@@ -134,18 +134,23 @@ def _lone(run: Run) -> Iterator[Finding]:
         if not count:
             return
     if count == 1:
-        message = f"one overflow by itself, at step {steps[0]}, far from a growth of the scale"
+        message = f"one overflow came by itself, at step {steps[0]}"
     else:
-        message = f"{count_words(count, 'overflow')} by themselves, far from a growth of the scale"
+        message = f"{count_words(count, 'overflow')} came by themselves"
     yield Finding(
         "lone-overflow",
         "info",
-        f"{message}. {_price(run, count)}: an unusual batch now and then is normal",
+        f"{message}, far from any growth of the scale. {_price(run, count)}: an unusual batch now "
+        "and then is normal",
         steps[0],
         steps[-1] if rhythm is not None else tally.last,
         count,
         evidence={"steps": steps, "steps_lost": count, "share": _share(run, count)},
     )
+
+
+def _skipped(skips: int) -> str:
+    return f"{count_words(skips, 'step')} {were(skips)} skipped"
 
 
 def _price(run: Run, skips: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ampwatch.rules.finding import Finding
 from ampwatch.run import Run
-from ampwatch.words import count_words, number_words, scale_words, share_words
+from ampwatch.words import count_words, number_words, scale_words, share_words, were
 
 TROUBLING = ("error", "warning")
 """The severities that want something done."""
@@ -53,7 +53,7 @@ def verdict(run: Run, findings: Iterable[Finding]) -> str:
     taken = _taken(run)
     if taken:
         steps = count_words(taken, "step")
-        return f"No known mistake was recognised, but {steps} with inf or NaN {_were(taken)} taken."
+        return f"No known mistake was recognised, but {steps} with inf or NaN {were(taken)} taken."
     unexplained = _unexplained(run, findings)
     if unexplained:
         share = share_words(run.skipped, run.steps)
@@ -73,10 +73,6 @@ def _unexplained(run: Run, findings: Iterable[Finding]) -> bool:
     """Whether more steps were skipped than a healthy run loses, and no finding tells why."""
     explained = sum(finding.count for finding in findings)
     return run.skipped > max(explained, MOST_SKIPS * run.steps)
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def when_words(finding: Finding) -> str:

@@ -96,7 +96,8 @@ def test_what_is_wrong_stays_on_the_terminal(tmp_path: Path, pid_file: Path) -> 
         shown.wait_for("FINISHED")
         shown.press("q")
         assert shown.end() == 0
-        assert "ampwatch: error scale-collapse: 36 steps in a row skipped" in shown.left_behind
+        told = "ampwatch: error scale-collapse: the scaler skipped 36 steps in a row"
+        assert told in shown.left_behind
         assert "ampwatch rules scale-collapse explains it" in shown.left_behind
 
 

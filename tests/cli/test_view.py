@@ -14,7 +14,7 @@ def test_a_recorded_run_is_shown_and_left(tmp_path: Path) -> None:
     log = write_log(tmp_path / "run.jsonl", collapse())
     with terminal("view", str(log)) as shown:
         shown.wait_for("FINISHED")
-        shown.wait_for("40 steps in a row skipped")
+        shown.wait_for("skipped 40 steps in a row")
         shown.press("r")
         shown.wait_for("This is a recording")
         shown.press("q")

@@ -118,8 +118,8 @@ def test_a_run_ends_with_a_summary_on_stderr() -> None:
         "  watching took 1 % of the time",
         "  Healthy: the one skipped step is part of how loss scaling works, and nothing is wrong.",
         "findings",
-        "  info    scale-settling: 1 step skipped while the scale found its level: it went from 2^16 "
-        "to 2^15. That cost 1 of 2 steps (50 %), which is normal",
+        "  info    scale-settling: 1 step was skipped while the scale found its level: it went "
+        "from 2^16 to 2^15. That cost 1 of 2 steps (50 %), which is normal",
         "          step 0",
         "events of note",
         "  step 0 skipped: 1 of 2 gradient tensors held inf or NaN, first in w (nearest the loss); "

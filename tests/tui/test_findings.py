@@ -155,7 +155,7 @@ async def test_a_click_on_the_event_line_explains_what_it_tells() -> None:
     app = recording(*collapse())
     async with app.run_test(size=(80, 24)) as pilot:
         await frame(app)
-        assert "40 steps in a row skipped" in screen_text(app).splitlines()[21]
+        assert "skipped 40 steps in a row" in screen_text(app).splitlines()[21]
         await pilot.click("#event")
         await pilot.pause()
         assert isinstance(app.screen, ExplanationScreen)
