@@ -66,3 +66,7 @@ class Transfer:
             numbers = iter(self._host.tolist())
             self._values = [[next(numbers) for _ in range(size)] for size in self._sizes]
         return self._values
+
+
+def _tensor(each: Tensor | float) -> Tensor:
+    return each if isinstance(each, Tensor) else torch.tensor(each, dtype=torch.float64)

@@ -29,8 +29,10 @@ class SlowTransfer:
     made: list[SlowTransfer] = []  # noqa: RUF012
     lag = 3
 
-    def __init__(self, groups: Sequence[Sequence[Tensor]], device: torch.device | None) -> None:
-        self._values = [[float(tensor.clone()) for tensor in group] for group in groups]
+    def __init__(
+        self, groups: Sequence[Sequence[Tensor | float]], device: torch.device | None
+    ) -> None:
+        self._values = [[float(each) for each in group] for group in groups]
         SlowTransfer.made.append(self)
         self._number = len(SlowTransfer.made)
 
@@ -171,6 +173,7 @@ def test_numbers_on_the_cpu_are_there_at_once() -> None:
     assert transfer.ready()
     assert transfer.values() == [[1.5], [], [2, True]]
     assert Transfer((), None).values() == []
+    assert Transfer(([0.1, 2.0],), CPU).values() == [[0.1, 2.0]], "numbers already"
 
 
 def facts_named(recorded: RecordingHost, name: str) -> list[int]:
