@@ -146,7 +146,8 @@ def hook(
             every optimizer of the process is seen.
         scaler: the loop's GradScaler, if it has one. One made later is found by itself.
         log: where to record, a file of JSON Lines; by default what ``AMPWATCH_LOG`` names.
-        budget: share of the step time that the expensive probes may take.
+        budget: share of the step time that watching may take. Expensive probes come as rarely as
+            that asks; where every step alone takes more, they still come now and then.
         name: what to call the run.
 
     Returns:
