@@ -9,6 +9,7 @@ from ampwatch.rules.finding import Finding, Rule, ending
 from ampwatch.rules.places import place_words
 from ampwatch.run import Run
 from ampwatch.run.fact_log import Seen
+from ampwatch.run.skip_causes import LOSSES
 from ampwatch.words import count_words, ordinal
 
 EXPLAINED = (
@@ -25,7 +26,7 @@ MOST_STEPS = 8
 
 def _told(run: Run, rule: str, seen: Seen, message: str) -> Finding:
     """A finding from a fact about an operation, with the rhythm of the steps, if they have one."""
-    rhythm = run.bursts.rhythm("losses")
+    rhythm = run.bursts.recent.rhythm(LOSSES)
     evidence: dict[str, Any] = {
         "operation": seen.value("op"),
         "dtype": seen.value("dtype"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ampwatch.formats import FLOAT16
 from ampwatch.rules.finding import Finding, Rule
-from ampwatch.rules.mathematics import by_mathematics
+from ampwatch.rules.mathematics import overflow_causes
 from ampwatch.run import Run
 from ampwatch.run.ranges import Fit, fit, spread_of
 from ampwatch.run.scale_levels import RUNAWAY_SCALE
@@ -156,9 +156,10 @@ def _below_one(run: Run) -> Iterator[Finding]:
 
 def settled_below_one(run: Run) -> Span | None:
     """Where steps were taken below 1 because of the range of the gradients; None for a few."""
-    span, after_nan = run.levels.below_one, run.levels.below_one_after_nan
-    if after_nan is not None and not by_mathematics(run):
-        span = after_nan if span is None else span.joined(after_nan)
+    span: Span | None = None
+    for cause in overflow_causes(run) & run.levels.below_one.keys():
+        here = run.levels.below_one[cause]
+        span = here if span is None else span.joined(here)
     return None if span is None or span.count < BELOW_ONE_STEPS else span
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from ampwatch.run import Run
 from ampwatch.run.burst import Tally
-from ampwatch.run.bursts import Skips
 from ampwatch.run.rhythm import Rhythm
+from ampwatch.run.skip_causes import BACKWARD, OVERFLOW, UNKNOWN
 
 ORDER_FACTS = ("backward-after-unscale", "backward-in-step", "update-between", "unscaled-twice")
 """Where calls come in the wrong order NaN follows from that."""
 
 
 def by_mathematics(run: Run) -> bool:
-    """Whether NaN in gradients beside a finite loss was made by mathematics, wherever its origin
-    was found; without any origin, whether it came at scales at which nothing overflows."""
+    """Whether NaN in gradients beside a finite loss, at steps before any origin was found, is due
+    to mathematics: as all that were found later are. Without any, whether NaN came at scales at
+    which nothing overflows."""
     born = run.facts.get("nan-born")
     if born is not None and born.told("backward"):
         return True
@@ -35,16 +36,21 @@ def at_tiny_scales(run: Run) -> bool:
     return any(trends.gradients.nan_skipped is not None for trends in run.trends.values())
 
 
-def of_overflow(run: Run) -> Skips:
-    """Which skips beside a finite loss an overflow may explain."""
-    return "overflow" if by_mathematics(run) else "gradients"
+def overflow_causes(run: Run) -> frozenset[str]:
+    """The causes of skips that an overflow may explain."""
+    return frozenset({OVERFLOW} if by_mathematics(run) else {OVERFLOW, UNKNOWN})
+
+
+def nan_causes(run: Run) -> frozenset[str]:
+    """The causes of skips that mathematics in backward explains."""
+    return BACKWARD - overflow_causes(run)
 
 
 def overflows(run: Run, kind: str) -> Tally | None:
     """The bursts of a kind that an overflow may explain."""
-    return run.bursts.tally(kind, nan=not by_mathematics(run))
+    return run.bursts.tally(kind, overflow_causes(run))
 
 
 def overflow_rhythm(run: Run) -> Rhythm | None:
     """Of skips that an overflow may explain."""
-    return run.bursts.rhythm(of_overflow(run))
+    return run.bursts.recent.rhythm(overflow_causes(run))

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from ampwatch.rules.collapse import collapsed, worst_bursts
 from ampwatch.rules.finding import Finding, Rule
 from ampwatch.rules.forward import EXPLAINED
-from ampwatch.rules.mathematics import at_tiny_scales, by_mathematics
+from ampwatch.rules.mathematics import at_tiny_scales, nan_causes
 from ampwatch.rules.places import place_words
 from ampwatch.rules.skips import lone_losses
 from ampwatch.run import Run
 from ampwatch.run.fact_log import Seen
+from ampwatch.run.skip_causes import LOSSES
+from ampwatch.run.spans import Span
 from ampwatch.words import count_words, ordinal
 
 
@@ -21,7 +23,7 @@ def _nan(run: Run) -> Iterator[Finding]:
     is float32; or NaN in gradients at a scale at which nothing overflows."""
     seen = run.facts.get("nan-born")
     if seen is not None:
-        rhythm = run.bursts.rhythm("losses")
+        rhythm = run.bursts.recent.rhythm(LOSSES)
         dtype = seen.value("dtype")
         message = f"inf or NaN arose{place_words(seen)}"
         message += f", computed in {dtype}" if dtype else ""
@@ -41,8 +43,9 @@ def _nan(run: Run) -> Iterator[Finding]:
             period=None if rhythm is None else rhythm.period,
         )  # fmt: skip
         return
-    origin = run.facts.get("backward-origin")
-    if origin is not None and origin.value("kind") == "nan":
+    origins = run.facts.get("backward-origin")
+    origin = None if origins is None else origins.only(kind="nan")
+    if origin is not None:
         yield _in_backward(run, origin)
         return
     if any(name in run.facts for name in EXPLAINED if name != "nonfinite-factor"):
@@ -58,8 +61,11 @@ def _in_backward(run: Run, origin: Seen) -> Finding:
     """The search of backward looks into some of the steps; the skips beside them are told too."""
     message = f"NaN arose in the backward pass{place_words(origin)}, beside a finite loss and "
     message += "without an overflow before it: mathematics (sqrt or norm at 0, 0/0)"
-    skips = run.bursts.nan if by_mathematics(run) else None
-    rhythm = run.bursts.rhythm("nan") if skips is not None else None
+    causes = nan_causes(run)
+    rhythm = run.bursts.recent.rhythm(causes)
+    skips: Span | None = None
+    for span in (run.bursts.causes[cause] for cause in causes if cause in run.bursts.causes):
+        skips = span if skips is None else skips.joined(span)
     if skips is not None and skips.count > origin.count:
         message += f"; {count_words(skips.count, 'step')} were skipped for NaN in the gradients"
         message += f", at every {ordinal(rhythm.period)} step" if rhythm is not None else ""
@@ -77,7 +83,7 @@ def _factor(run: Run) -> Finding | None:
     seen = run.facts.get("nonfinite-factor")
     if seen is None or lone_losses(run) or any(map(collapsed, worst_bursts(run))):
         return None
-    rhythm = run.bursts.rhythm("losses")
+    rhythm = run.bursts.recent.rhythm(LOSSES)
     message = f"the loss was multiplied by inf or NaN in {count_words(seen.count, 'step')}"
     message += f", at every {ordinal(rhythm.period)} step" if rhythm is not None else ""
     period = None if rhythm is None else rhythm.period

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from ampwatch.rules.collapse import collapsed
 from ampwatch.rules.finding import Finding, Rule
-from ampwatch.rules.mathematics import of_overflow, overflow_rhythm, overflows
+from ampwatch.rules.mathematics import overflow_causes, overflow_rhythm, overflows
 from ampwatch.run import Run
 from ampwatch.run.burst import LONE_SKIPS
 from ampwatch.run.rhythm import Rhythm
+from ampwatch.run.skip_causes import LOSSES
 from ampwatch.run.spans import Span
 from ampwatch.words import count_words, ordinal, scale_words, share_words, were
 
@@ -86,7 +87,7 @@ def _growth_probe(run: Run) -> Iterator[Finding]:
     first, last = tally.first, tally.last
     rhythm = overflow_rhythm(run)
     if rhythm is not None:
-        steps = run.bursts.beside(rhythm, "probe", of_overflow(run))
+        steps = run.bursts.recent.beside(rhythm, "probe", overflow_causes(run))
         skips = len(steps)
         if not steps:
             return
@@ -114,7 +115,7 @@ def lone_losses(run: Run) -> bool:
     tally = run.bursts.tally("forward")
     if tally is None or "nonfinite-factor" not in run.facts:
         return False
-    alone = tally.lone == tally.bursts and run.bursts.rhythm("losses") is None
+    alone = tally.lone == tally.bursts and run.bursts.recent.rhythm(LOSSES) is None
     return alone and tally.skips <= RARE * run.steps
 
 
@@ -129,7 +130,7 @@ def _lone(run: Run) -> Iterator[Finding]:
     count, steps = tally.lone, list(tally.steps)
     rhythm = overflow_rhythm(run)
     if rhythm is not None:
-        steps = run.bursts.beside(rhythm, "other", of_overflow(run))
+        steps = run.bursts.recent.beside(rhythm, "other", overflow_causes(run))
         count = min(count, len(steps))
         if not count:
             return

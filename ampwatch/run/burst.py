@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ampwatch.run.origins import Origin
+from ampwatch.run.skip_causes import OVERFLOW
 
 LONE_SKIPS = 2
 KEPT_STEPS = 20
-
-
-class Skip(NamedTuple):
-    """One skipped step."""
-
-    step: int
-    kind: str
-    """Of its burst, as far as it was known then."""
-    apart: bool
-    """Whether growth alone does not explain it: this scale had held before, or the loss was well
-    above its level."""
-    nan: bool = False
-    """Whether the gradients held NaN beside a finite loss."""
 
 
 @dataclass(slots=True)
@@ -48,8 +36,10 @@ class Burst:
     """Whose steps were skipped; None when it was more than one's."""
     latest_optimizer: str | None = None
     nonfinite_losses: int = 0
-    nan: int = 0
-    """Of how many the gradients held NaN, beside a finite loss."""
+    causes: Counter[str] = field(default_factory=Counter)
+    """At how many steps which cause is likely."""
+    found: set[str] = field(default_factory=set)
+    """The causes that were found at one of them."""
     loss: float | None = None
     """The loss at the first of them, when it was inf or NaN."""
     usual_loss: float | None = None
@@ -60,6 +50,13 @@ class Burst:
     """Most non-finite gradient values in one step."""
     began: Origin | None = None
     """Where inf and NaN began at the first of them for which that was found."""
+
+    @property
+    def cause(self) -> str:
+        """Of the burst as a whole: what was found, or else what most of it is likely to be."""
+        if len(self.found) == 1 and not self.nonfinite_losses:
+            return next(iter(self.found))
+        return self.causes.most_common(1)[0][0] if self.causes else OVERFLOW
 
 
 @dataclass(slots=True)

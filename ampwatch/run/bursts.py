@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
 from ampwatch.record import StepRecord
-from ampwatch.run.burst import Burst, Skip, Tally
+from ampwatch.run.burst import Burst, Tally
 from ampwatch.run.origins import origin_of
-from ampwatch.run.rhythm import Rhythm, rhythm_of
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
-from ampwatch.run.spans import Span, extend
-
-Skips: TypeAlias = Literal["gradients", "losses", "nan", "overflow"]
+from ampwatch.run.skip_causes import ALL, found_in
+from ampwatch.run.skip_list import Skip, SkipList
+from ampwatch.run.spans import Span, note
 
 SETTLED_STEPS = 10
 """So many steps in a row without an overflow, and a new scale has found its level."""
@@ -24,7 +21,6 @@ LIMIT_SHARE = 0.5
 """A skip belongs to the growth before it when it comes within a tenth of the growth interval (or
 2 steps); within half of it, when the gradients were near float16's limit ever since."""
 NEAR_LIMIT = 65504.0 / 4
-KEPT_SKIPS = 512
 SLOW_SKIPS = 5
 SLOW_SHARE = 0.5
 """A scale that has not even halved after so many skips in a row does not adapt to speak of: torch's
@@ -36,18 +32,16 @@ HEAVY = 1.5
 class BurstLedger:
     """The bursts of a run in fixed memory: the present one, and a tally for each kind."""
 
-    __slots__ = ("_calm_since", "_known", "_settling", "ended", "nan", "open", "recent")
+    __slots__ = ("_calm_since", "_settling", "causes", "ended", "open", "recent")
 
     def __init__(self) -> None:
-        self.recent: deque[Skip] = deque(maxlen=KEPT_SKIPS)
-        """The latest skipped steps, one by one."""
-        self._known: dict[str, tuple[Skip, Rhythm | None]] = {}
+        self.recent = SkipList()
         self.open: Burst | None = None
         """The burst that may still go on."""
-        self.ended: dict[tuple[str, bool], Tally] = {}
-        """By kind, those with NaN in the gradients at every step apart from the others."""
-        self.nan: Span | None = None
-        """Skips with NaN in the gradients beside a finite loss."""
+        self.ended: dict[tuple[str, str], Tally] = {}
+        """By kind and cause."""
+        self.causes: dict[str, Span] = {}
+        """Skipped steps by their likely cause."""
         self._settling = True
         self._calm_since: int | None = None
         """The step since which nothing overflowed while the scale looks for its level."""
@@ -98,12 +92,14 @@ class BurstLedger:
         self,
         record: StepRecord,
         track: ScaleTrack,
+        cause: str,
         before: StepRecord | None = None,
         usual_loss: float | None = None,
     ) -> Burst:
         """One more skipped step; returns the burst it is in.
 
         Args:
+            cause: of this skip.
             before: the optimizer's step before.
             usual_loss: the level of the loss.
         """
@@ -111,7 +107,6 @@ class BurstLedger:
         clean_before = track.clean_before
         after = track.expected(record)
         bad_loss = record.loss is not None and not _finite(record.loss)
-        nan = record.grad_norm is not None and record.grad_norm != record.grad_norm and not bad_loss
         if burst is not None and (record.scale or 0) > (burst.scale_last or 0):
             # A larger scale without a taken step between: a new scaler, or a hand.
             self._close(burst)
@@ -131,14 +126,12 @@ class BurstLedger:
                 latest_optimizer=record.optimizer,
                 clean_before=clean_before,
                 usual_loss=usual_loss,
-                nan=int(nan),
             )
             burst.kind = self._kind(track, before)
             if after is not None and after == record.scale:
                 burst.kind = "static"
         else:
             burst.count += record.step > burst.last
-            burst.nan += nan and record.step > burst.last
             burst.last = record.step
             burst.scale_last = record.scale
             burst.scale_after = after
@@ -157,8 +150,11 @@ class BurstLedger:
         if burst.began is None or burst.began.place is None:
             burst.began = origin_of(record) or burst.began
         self._calm_since = record.step
-        if nan:
-            self.nan = extend(self.nan, record.step)
+        burst.causes[cause] += 1
+        found = found_in(record)
+        if found is not None:
+            burst.found.add(found)
+        note(self.causes, cause, record.step)
         if bad_loss:
             burst.nonfinite_losses += 1
             if burst.loss is None:
@@ -167,51 +163,22 @@ class BurstLedger:
         if not self.recent or self.recent[-1].step < record.step:
             heavy = usual_loss is not None and (record.loss or 0.0) > HEAVY * usual_loss
             apart = heavy or record.step > track.changed_at
-            self.recent.append(Skip(record.step, burst.kind, apart, nan))
+            self.recent.append(Skip(record.step, burst.kind, cause, apart))
         return burst
 
-    def rhythm(self, of: Skips = "gradients") -> Rhythm | None:
-        """Whether skips come at every n-th step for another reason than the growth of the scale.
-
-        Args:
-            of: "losses" that were inf or NaN, or "gradients" beside finite ones; of these those
-                with "nan", or those without, which "overflow" alone explains.
-        """
-        if not self.recent:
-            return None
-        newest = self.recent[-1]
-        known = self._known.get(of)
-        if known is None or known[0] is not newest:
-            skips = [skip for skip in self.recent if skip.kind != "static" and _among(skip, of)]
-            apart = {skip.step for skip in skips if skip.apart or of in ("losses", "nan")}
-            rhythm = rhythm_of([skip.step for skip in skips], apart)
-            known = self._known[of] = (newest, rhythm)
-        return known[1]
-
-    def beside(self, rhythm: Rhythm, kind: str, of: Skips = "gradients") -> list[int]:
-        """The latest skipped steps of a kind that the rhythm does not explain."""
-        return [
-            skip.step
-            for skip in self.recent
-            if skip.kind == kind and not rhythm.holds(skip.step) and _among(skip, of)
-        ]
-
-    def tally(self, kind: str, nan: bool = True) -> Tally | None:
-        """All bursts of a kind, the present one included.
-
-        Args:
-            nan: those with NaN in the gradients at every step as well.
-        """
-        tally = self.ended.get((kind, False))
-        others = self.ended.get((kind, True)) if nan else None
-        if others is not None:
-            tally = others if tally is None else tally.joined(others)
+    def tally(self, kind: str, causes: frozenset[str] = ALL) -> Tally | None:
+        """All bursts of a kind that have such a cause, the present one included."""
+        whole: Tally | None = None
+        for cause in causes:
+            ended = self.ended.get((kind, cause))
+            if ended is not None:
+                whole = ended if whole is None else whole.joined(ended)
         burst = self.open
-        if burst is None or burst.kind != kind or (_all_nan(burst) and not nan):
-            return tally
+        if burst is None or burst.kind != kind or burst.cause not in causes:
+            return whole
         present = Tally()
         present.add(burst)
-        return present if tally is None else tally.joined(present)
+        return present if whole is None else whole.joined(present)
 
     def tallies(self) -> Iterator[tuple[str, Tally]]:
         """Every kind that was seen."""
@@ -238,11 +205,10 @@ class BurstLedger:
         is learned from in the next step."""
         if burst.usual_loss is None or loss is None or not loss > HEAVY * burst.usual_loss:
             return
-        for back in range(1, min(burst.count, len(self.recent)) + 1):
-            self.recent[-back] = self.recent[-back]._replace(apart=False)
+        self.recent.not_lost(burst.count)
 
     def _close(self, burst: Burst) -> None:
-        self.ended.setdefault((burst.kind, _all_nan(burst)), Tally()).add(burst)
+        self.ended.setdefault((burst.kind, burst.cause), Tally()).add(burst)
         self.open = None
 
 
@@ -259,16 +225,6 @@ def _slow(burst: Burst) -> bool:
     if before is None or after is None or burst.count < SLOW_SKIPS:
         return False
     return after > SLOW_SHARE * before
-
-
-def _all_nan(burst: Burst) -> bool:
-    return burst.nan == burst.count
-
-
-def _among(skip: Skip, of: Skips) -> bool:
-    if (skip.kind == "forward") != (of == "losses"):
-        return False
-    return of in ("losses", "gradients") or skip.nan == (of == "nan")
 
 
 def _finite(value: float) -> bool:

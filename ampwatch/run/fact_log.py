@@ -28,6 +28,19 @@ class Seen:
         """How often it came with such a detail."""
         return sum(n for (_, each), n in zip(self.details, self.times, strict=True) if key in each)
 
+    def only(self, **wanted: str) -> Seen | None:
+        """Where it came with these details, as far as those are kept."""
+        kept = [
+            (step, each, times)
+            for (step, each), times in zip(self.details, self.times, strict=True)
+            if wanted.items() <= each.items()
+        ]
+        if not kept:
+            return None
+        steps, details, times = zip(*kept, strict=True)
+        pairs = list(zip(steps, details, strict=True))
+        return Seen(sum(times), steps[0], max(steps), pairs, list(times))
+
     def value(self, key: str) -> str | None:
         """A detail, from the first step that told it."""
         return next((each[key] for _, each in self.details if key in each), None)

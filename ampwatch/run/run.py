@@ -28,6 +28,7 @@ from ampwatch.run.narrator import Narrator
 from ampwatch.run.scale_changes import ScaleChange, ScaleTrack
 from ampwatch.run.scale_levels import ScaleLevels
 from ampwatch.run.series import Optimizer, SeriesSet
+from ampwatch.run.skip_causes import SkipCauses
 from ampwatch.run.spans import Span, note
 from ampwatch.run.timing import Timing
 from ampwatch.run.trends import Trends
@@ -79,6 +80,7 @@ class Run:
         self.events = EventLog()
         self.scale = ScaleTrack()
         self.bursts = BurstLedger()
+        self._causes = SkipCauses()
         self._marks = Marks()
         self._narrator = Narrator(self.events)
         self._series = SeriesSet()
@@ -236,11 +238,11 @@ class Run:
         if trends is None:
             trends = self.trends[known.name] = Trends()
         trends.see(before, record)
-        self.levels.see(record)
         self.last = known.last = record
         if record.skipped:
             self._skipped(known, record, before)
         else:
+            self.levels.see(record)
             if self.bursts.attentive:
                 self.bursts.taken(record)
             loss = record.loss
@@ -255,8 +257,10 @@ class Run:
             self._marks.skip(record.step)
         known.skipped += 1
         self._nonfinite(record)
+        cause = self._causes.of(record)
+        self.levels.see(record, cause)
         usual = self.trends[known.name].loss.usual(record.losses)
-        self._narrator.skipped(self.bursts.skipped(record, self.scale, before, usual))
+        self._narrator.skipped(self.bursts.skipped(record, self.scale, cause, before, usual))
 
     def _nonfinite(self, record: StepRecord) -> None:
         if record.step != self._last_nonfinite:

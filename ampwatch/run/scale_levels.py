@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ampwatch.record import StepRecord
 from ampwatch.run.scale_changes import ScaleChange
-from ampwatch.run.spans import Span, extend
+from ampwatch.run.skip_causes import LOSS, OVERFLOW
+from ampwatch.run.spans import Span, extend, note
 
 FATAL_SCALE = 2.0**-128
 """float32 ends below 2^128, so from here on 1 / scale is inf in it."""
@@ -21,17 +22,14 @@ class ScaleLevels:
     """Follows the scale where steps are taken."""
 
     __slots__ = (
-        "_forward", "_last", "_limit", "_nan", "_skipped_at", "below_one", "below_one_after_nan",
-        "fatal", "grown_step", "grown_to", "held_skips", "highest", "lowest_taken", "overflowed",
-        "still",
+        "_cause", "_last", "_limit", "_skipped_at", "below_one", "fatal", "grown_step", "grown_to",
+        "held_skips", "highest", "lowest_taken", "overflowed", "still",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.below_one: Span | None = None
-        """Steps taken at a scale below 1, other than after a skip with NaN in the gradients, or
-        with a loss that was inf or NaN."""
-        self.below_one_after_nan: Span | None = None
-        """The same after a skip with NaN in the gradients, which their range need not explain."""
+        self.below_one: dict[str, Span] = {}
+        """Steps taken at a scale below 1, by the cause of the skip before, which has brought it
+        down: it is not always the range of the gradients."""
         self.lowest_taken: float | None = None
         self.highest: float | None = None
         """The largest scale at which a step was taken."""
@@ -49,11 +47,8 @@ class ScaleLevels:
         self._last: StepRecord | None = None
         self._skipped_at = -1
         self._limit = 0.0
-        self._forward = False
-        """Whether the latest skip came with a loss that was inf or NaN: then it was that which
-        brought the scale down, and not the range of gradients."""
-        self._nan = False
-        """Whether its gradients held NaN."""
+        self._cause = OVERFLOW
+        """Of the latest skip."""
 
     def changed(self, step: int, change: ScaleChange) -> None:
         if change.kind == "grew" and change.after > self._limit:
@@ -64,8 +59,8 @@ class ScaleLevels:
             # An overflow has shown the level; growth tries it again, and the next one above it.
             self.grown_to, self._limit = None, max(self._limit, 2 * change.before)
 
-    def see(self, record: StepRecord) -> None:
-        """One more step."""
+    def see(self, record: StepRecord, cause: str = OVERFLOW) -> None:
+        """One more step, and where it was skipped the cause of that."""
         scale = record.scale
         last, self._last = self._last, record
         if scale is None or record.scaler == "off":
@@ -75,10 +70,8 @@ class ScaleLevels:
             self.held_skips = extend(self.held_skips, last.step)
         if record.skipped:
             self._skipped_at = record.step
-            self._forward = record.loss is not None and record.loss - record.loss != 0
-            norm = record.grad_norm
-            self._nan = norm is not None and norm != norm
-            if not self._forward:
+            self._cause = cause
+            if cause != LOSS:
                 self.overflowed = scale
             return
         if self.highest is None or scale > self.highest:
@@ -89,11 +82,8 @@ class ScaleLevels:
         if scale <= FATAL_SCALE:
             self.fatal = extend(self.fatal, record.step)
         # Beside the skips of another optimizer the scale has not settled, it is falling.
-        if 0 < scale < 1 and not self._forward and record.step > self._skipped_at + 1:
-            if self._nan:
-                self.below_one_after_nan = extend(self.below_one_after_nan, record.step)
-            else:
-                self.below_one = extend(self.below_one, record.step)
+        if 0 < scale < 1 and record.step > self._skipped_at + 1:
+            note(self.below_one, self._cause, record.step)
             if self.lowest_taken is None or scale < self.lowest_taken:
                 self.lowest_taken = scale
 
