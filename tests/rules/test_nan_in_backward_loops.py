@@ -1,5 +1,5 @@
-"""NaN that mathematics makes in backward now and then, beside a loss that is finite; and losses that
-are NaN or inf for no overflow's sake."""
+"""NaN that mathematics makes in backward now and then, beside a loss that is finite; and losses
+that are NaN or inf for no overflow's sake."""
 
 from __future__ import annotations
 
