@@ -12,7 +12,12 @@ from ampwatch.history import History
 from ampwatch.plot.draw import draw
 from ampwatch.plot.spec import STYLES, Curve, Mark, PlotSpec
 
-pytestmark = pytest.mark.filterwarnings("error")
+# What other tests have left for the collector is not ours to judge.
+pytestmark = [
+    pytest.mark.filterwarnings("error"),
+    pytest.mark.filterwarnings("default::ResourceWarning"),
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
 
 NASTY = (
     math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324, 2.2e-308, 1e-300, 1e-30,
