@@ -154,7 +154,7 @@ class Loop:
             self._forget_cleared()
         if self._ledger.left:
             self._ledger.look_back()
-        unscaled = self._ledger.back(tensors, self.trouble.packing.seen)
+        unscaled = self._ledger.back(tensors)
         if self._ledger.by_hand is not None and self.scaling.active() is None:
             self._facts.add(fact("scaled-by-hand", factor=f"{self._ledger.by_hand:g}"))
         if self.stepping.dissection is not None:

@@ -44,19 +44,15 @@ class Ledger:
         self._reached_unscaled: set[int] = set()
         self._unscaled_walks = 0
 
-    def back(self, roots: list[Tensor], packed: bool = False) -> list[Tensor]:
-        """A backward pass begins; those of its roots that were not made from scaled losses.
-
-        Args:
-            packed: what nodes keep must not be read.
-        """
+    def back(self, roots: list[Tensor]) -> list[Tensor]:
+        """A backward pass begins; those of its roots that were not made from scaled losses."""
         self.passes += 1
         back = self.losses.back
         unscaled = [root for root in roots if not back(root)]
         if len(unscaled) < len(roots):
             self._scaled_at = self.passes
         first = self.passes <= GRAPHS_READ
-        self.by_hand = scaled_by_hand(unscaled[0]) if unscaled and first and not packed else None
+        self.by_hand = scaled_by_hand(unscaled[0]) if unscaled and first else None
         if unscaled:
             self.unscaled_at = self.passes
             self._unscaled_walks += 1

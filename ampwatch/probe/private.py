@@ -213,9 +213,15 @@ def saved_tensors(node: Any) -> dict[str, Tensor]:
 
 
 def factors_kept(node: Any) -> list[Tensor]:
-    """The plain numbers by which a multiplication multiplied, of any dtype."""
-    kept = (getattr(node, name, None) for name in ("_saved_other", "_saved_self"))
-    return [each for each in kept if isinstance(each, Tensor) and each.is_cpu and not each.dim()]
+    """The plain numbers by which a multiplication multiplied, of any dtype; what somebody's hook
+    has packed is left alone."""
+    found = []
+    for name in ("other", "self"):
+        packed = getattr(getattr(node, f"_raw_saved_{name}", None), "unpack_hook", None)
+        kept = None if packed is not None else getattr(node, f"_saved_{name}", None)
+        if isinstance(kept, Tensor) and kept.is_cpu and not kept.dim():
+            found.append(kept)
+    return found
 
 
 def unscales_itself(optimizer: torch.optim.Optimizer) -> bool:

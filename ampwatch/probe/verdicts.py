@@ -22,6 +22,9 @@ HARMLESS = (
 )  # fmt: skip
 """Of finite values they make finite ones."""
 JOINING = ("Cat", "Stack")
+IMPOSSIBLE = "CtcLoss"
+"""Of a sequence that is too short for its labels it is inf; its probabilities on the way may hold
+-inf at any time."""
 FILLING = ("MaskedFill", "Where", "SWhere")
 FACTOR = "nonfinite-factor"
 """Something was multiplied by one number that is inf or NaN: a fact, but a weak one, since a factor
@@ -58,6 +61,10 @@ def in_chain(operation: Operation) -> Operation:
 
 def judge(operation: Operation) -> str | None:
     """The first operation that keeps something that is not finite."""
+    if operation.title == IMPOSSIBLE:
+        given, loss = operation.saved.get("log_probs"), operation.saved.get("result0")
+        if given is not None and loss is not None and fine(given) and not fine(loss):
+            return fact("nan-born", **_where(operation, loss))
     inputs = {name: each for name, each in operation.inputs().items() if not fine(each)}
     if inputs:
         return _of_input(operation, *next(iter(inputs.items())))

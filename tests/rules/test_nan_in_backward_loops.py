@@ -90,6 +90,24 @@ def a_mean_over_nothing() -> None:
         scaler.update()
 
 
+@LOOPS.add("nan-not-overflow")
+def sequences_too_short_for_their_labels() -> None:
+    model = nn.Linear(8, 6)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    scaler = scaling(init_scale=1024.0)
+    for step in range(40):
+        length = 3 if step % 13 == 9 else 10
+        labels = torch.randint(1, 6, (4, 5))
+        optimizer.zero_grad()
+        with amp():
+            scores = model(torch.randn(length, 4, 8))
+        lengths = torch.full((4,), length), torch.full((4,), 5)
+        loss = F.ctc_loss(scores.float().log_softmax(-1), labels, *lengths)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
 def masked_scores(smoothing: float) -> None:
     """Classes that are masked with -inf, as they may be where no target is one of them."""
     model = nn.Linear(16, 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from watched_loops import F, Loops, amp, mean_loss, mlp, scaling, train
 
 LOOPS = Loops()
@@ -147,6 +148,23 @@ def a_loss_scaled_by_hand() -> None:
         (loss * 1024).backward()
         for parameter in model.parameters():
             parameter.grad.div_(1024)
+        optimizer.step()
+
+
+@LOOPS.add()
+def a_loss_scaled_by_hand_with_checkpointing() -> None:
+    body = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16))
+    model = nn.ModuleList([body, nn.Linear(16, 1)])
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    for _ in range(30):
+        x = torch.randn(16, 16)
+        optimizer.zero_grad()
+        with amp():
+            out = model[1](checkpoint(body, x, use_reentrant=False))
+            loss = F.mse_loss(out.float(), x.mean(1, keepdim=True))
+        (loss * 4096).backward()
+        for parameter in model.parameters():
+            parameter.grad.div_(4096)
         optimizer.step()
 
 
