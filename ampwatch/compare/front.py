@@ -136,6 +136,8 @@ def _end(members: Sequence[Member]) -> None:
         for member in members:
             member.take()
         time.sleep(POLL_SECONDS)
+    for member in members:
+        member.job.close()  # its interpreter may still be leaving
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from ampwatch.cli import main
 from ampwatch.compare import front
 from ampwatch.compare.machine import Machine, measure
+from ampwatch.launch.child import ChildProcess
 from ampwatch.log import read_log
 from ampwatch.record import RunEnd, StepRecord
 
@@ -77,6 +79,8 @@ def compare(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
         main(["compare", *arguments], prog_name="ampwatch")
     assert isinstance(left.value.code, int)
+    children = [each for each in gc.get_objects() if isinstance(each, ChildProcess)]
+    assert all(child.returncode is not None for child in children)  # each has been waited for
     return left.value.code
 
 
