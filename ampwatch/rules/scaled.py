@@ -175,8 +175,9 @@ RULES = (
         "optimizer.step() neither divides by the scale nor looks for inf and NaN. SGD then takes "
         "steps that are too large by the scale; Adam hides the factor, looks perfect, and is lost "
         "at the first overflow. A second, direct step after scaler.step() does the same to skipped "
-        "steps. Recognised by the ledger: a step that did not come from scaler.step(), on "
-        "gradients of a scaled loss.",
+        "steps. After unscale_() the update is right and the check alone is missing: a warning, or "
+        "worth knowing where it is done once. Recognised by the ledger: a step that did not come "
+        "from scaler.step(), on gradients of a scaled loss.",
         "Call scaler.step(optimizer) in place of optimizer.step(), once a step.",
         _outside,
         source="torch.amp documentation, GradScaler.step; derived: optimizer.step() knows no "
