@@ -54,3 +54,8 @@ class Job(Protocol):
 
     def restart(self) -> None:
         """Stop it if it runs, and start it anew."""
+
+
+def runs(job: Job | None) -> bool:
+    """Whether there is a training that has not ended."""
+    return job is not None and job.state not in ENDED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ampwatch.controls import EXPLAIN
+from ampwatch.formats import SHORT
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Table, Wait
 from ampwatch.lessons.scene import Scene
 from ampwatch.record import Operation
@@ -11,7 +12,6 @@ PRODUCTS = ("linear", "matmul", "bmm", "addmm", "conv2d", "scaled_dot_product_at
 """Products of matrices: in the lower dtype on a CPU and on CUDA alike."""
 LOSSES = ("cross_entropy", "nll_loss", "mse_loss")
 """In float32 on a CPU and on CUDA alike."""
-SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 NAMES = {"scaled_dot_product_attention": "attention"}
 CUDA_FP32 = ("softmax", "layer_norm", "sum", "exp", "log", "pow")
 """On CUDA's float32 list and not on the CPU's, where they follow their input."""

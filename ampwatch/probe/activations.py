@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.exponents import MOST_FLOWING, ExponentCounts, divided, together
 from ampwatch.probe.gradients import count_nonfinite, dense
 from ampwatch.probe.node_hooks import NodeHooks
@@ -81,7 +82,7 @@ class Flow:
         else:
             self.scalars += [torch.maximum(low.abs(), high.abs()), count_nonfinite(values)]
         self.exponents.add(values)
-        dtype = str(values.dtype).removeprefix("torch.")
+        dtype = dtype_name(values.dtype)
         self.visits.append(row._replace(dtype=dtype))
         self._sizes.append(values.numel())
 

@@ -18,10 +18,11 @@ from torch.optim import Optimizer
 
 from ampwatch.probe import private
 from ampwatch.probe.anatomy_follow import Follower, can_follow
-from ampwatch.probe.anatomy_forward import ForwardPass, dtype_name
+from ampwatch.probe.anatomy_forward import ForwardPass
 from ampwatch.probe.anatomy_values import extent, loss_value, with_scale
 from ampwatch.probe.calls import sweep
 from ampwatch.probe.draft import learning_rate
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.scaler import scale_in_force
@@ -124,7 +125,7 @@ class Dissection:
         self._passes += 1
         if self._passes > 1 or not losses:
             return
-        self._known = {"loss": loss_value(losses[0]), "loss_dtype": dtype_name(losses[0])}
+        self._known = {"loss": loss_value(losses[0]), "loss_dtype": dtype_name(losses[0].dtype)}
         self._known["loss_gain"] = gain
         if scaled is not None:
             self._known["scaled_loss"] = loss_value(scaled.detach())
@@ -152,7 +153,7 @@ class Dissection:
         extents = {place: extent(reading.gradients[place]) for place in places}
         bad = [at for at, each in extents.items() if each is not None and each.nonfinite]
         largest = [each.largest for each in extents.values() if each and each.largest is not None]
-        dtypes = [dtype_name(gradient) for gradient in reading.gradients]
+        dtypes = [dtype_name(gradient.dtype) for gradient in reading.gradients]
         self._known |= {
             "scale": scale[0] if scale else None,
             "growth_tracker": int(scale[1]) if len(scale) > 1 else None,

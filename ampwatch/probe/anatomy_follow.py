@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ampwatch.formats import FLOAT16
 from ampwatch.probe.anatomy_values import extent, local, parts
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.record import Followed
 
 SAMPLE = 1 << 20
@@ -43,7 +44,7 @@ class Follower:
         self._flat = choose(gradient)
         index = torch.tensor(self._flat, device=gradient.device)
         self._index = torch.unravel_index(index, gradient.shape) if gradient.dim() else ()
-        self._gradient_dtype = str(gradient.dtype).removeprefix("torch.")
+        self._gradient_dtype = dtype_name(gradient.dtype)
         self._extent = extent(gradient)
         self._zeros, self._flushed = _lost(gradient, scale)
         self._scaled = self._values(gradient)
@@ -83,7 +84,7 @@ class Follower:
         whole = self._extent
         return Followed(
             name=self._name,
-            dtype=str(self._parameter.dtype).removeprefix("torch."),
+            dtype=dtype_name(self._parameter.dtype),
             gradient_dtype=self._gradient_dtype,
             shape=self._shape,
             index=tuple(self._flat),

@@ -21,6 +21,7 @@ from torch.nn.modules import module as _modules
 
 from ampwatch.probe.anatomy_values import Extent, extent
 from ampwatch.probe.calls import CallWatch
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.record import Operation
 from ampwatch.record.anatomy import MOST_OPERATIONS
 
@@ -90,7 +91,7 @@ class _Row:
         self.module = module
         self.inputs = tuple(inputs[:MOST_DTYPES])
         self.weights = tuple(weights[:MOST_DTYPES])
-        self.output = dtype_name(output)
+        self.output = dtype_name(output.dtype)
         self.made = extent(output)
         self.gradient: str | None = None
         self.back: Extent | None = None
@@ -234,10 +235,10 @@ class ForwardPass:
         weights: list[str] = []
         for tensor in _floating([*args, *kwargs.values()]):
             own = isinstance(tensor, nn.Parameter) or id(tensor) in self._parameters
-            (weights if own else inputs).append(dtype_name(tensor))
+            (weights if own else inputs).append(dtype_name(tensor.dtype))
         if not (inputs or weights):
             return  # torch.zeros and the like
-        if name in CASTS and dtype_name(output) == (inputs + weights)[0]:
+        if name in CASTS and dtype_name(output.dtype) == (inputs + weights)[0]:
             return
         self._latest = name, id(output)
         if len(self._rows) >= MOST_OPERATIONS:
@@ -254,7 +255,7 @@ class ForwardPass:
             if self.closed or row.gradient is not None:
                 return
             try:
-                row.gradient = dtype_name(gradient)
+                row.gradient = dtype_name(gradient.dtype)
                 row.back = extent(gradient)
             except Exception as error:
                 self._fail(error)
@@ -264,10 +265,6 @@ class ForwardPass:
     def _fail(self, error: Exception) -> None:
         self.close()
         self._failed(error)
-
-
-def dtype_name(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _name(func: Any) -> str:

@@ -14,6 +14,7 @@ import torch
 from torch.amp.autocast_mode import autocast
 
 from ampwatch.probe import private
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.patch import Listeners, Patch
 from ampwatch.probe.resume import deprecated
 
@@ -67,7 +68,7 @@ class AutocastWatch:
             return None  # a region the script keeps in float32
         self.seen = True
         if self._dtype is None:
-            own = None if dtype is None else NAMES.get(dtype, str(dtype).removeprefix("torch."))
+            own = None if dtype is None else dtype_name(dtype)
             self._dtype = self.override or own
         return self.override
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.gradients import dense
 from ampwatch.probe.guards import guard_behind
 from ampwatch.probe.node_hooks import Gradients, NodeHooks
@@ -184,7 +185,7 @@ def _largest(gradients: Iterable[Tensor | None]) -> tuple[Tensor | None, str]:
         low, high = torch.aminmax(values)
         largest = torch.maximum(low.abs(), high.abs())
         if values.dtype is torch.float16 or not dtype:
-            dtype = str(values.dtype).removeprefix("torch.")
+            dtype = dtype_name(values.dtype)
         result = largest if result is None else torch.maximum(result, largest.to(result.dtype))
     return result, dtype
 

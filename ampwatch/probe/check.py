@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.speed import matrix_speed
 
 DTYPES = (torch.float16, torch.bfloat16)
@@ -111,7 +112,7 @@ def _hardware(device: torch.device) -> str:
 
 
 def _measure_path(device: torch.device, dtype: torch.dtype) -> PathReport:
-    report = PathReport(_name(dtype))
+    report = PathReport(dtype_name(dtype))
     trial = _Trial(device, dtype)
     with _noted(report, "autocast"):
         _measure_dtypes(trial, report)
@@ -162,12 +163,12 @@ def _measure_dtypes(trial: _Trial, report: PathReport) -> None:
         mse = F.mse_loss(output, trial.targets)
         cross_entropy = F.cross_entropy(output, trial.labels)
     torch.autograd.backward([mse])
-    report.linear_output = _name(output.dtype)
-    report.output_sum = _name(total.dtype)
-    report.mse_loss = _name(mse.dtype)
-    report.cross_entropy_loss = _name(cross_entropy.dtype)
+    report.linear_output = dtype_name(output.dtype)
+    report.output_sum = dtype_name(total.dtype)
+    report.mse_loss = dtype_name(mse.dtype)
+    report.cross_entropy_loss = dtype_name(cross_entropy.dtype)
     assert model.weight.grad is not None
-    report.gradients = _name(model.weight.grad.dtype)
+    report.gradients = dtype_name(model.weight.grad.dtype)
     report.autocast = output.dtype == trial.dtype
     if not report.autocast and not report.reasons:
         report.reasons.append(f"autocast: a linear layer still gives {report.linear_output}")
@@ -209,10 +210,6 @@ def _step(model: nn.Linear, scaler: torch.amp.GradScaler, loss: Tensor) -> None:
 
 def _weights(model: nn.Linear) -> Tensor:
     return model.weight.detach().clone()
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 @contextlib.contextmanager

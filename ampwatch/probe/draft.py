@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.exponents import divided
 from ampwatch.probe.gradients import total_norm
 from ampwatch.probe.parameters import Parameters
@@ -201,7 +202,7 @@ class Draft:
         still = self._movement.still(moved) if self._movement is not None and moved else None
         if still is not None and self._lr:
             name = self._names.name(still, 0, 0)
-            dtype = str(still.dtype).removeprefix("torch.")
+            dtype = dtype_name(still.dtype)
             fresh.add(fact("weights-still", tensor=name, dtype=dtype))
         known = self._around.facts
         return tuple(sorted(fresh.union(known))) if fresh else known

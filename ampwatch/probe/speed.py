@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ampwatch.probe.dtypes import dtype_name
+
 SPEED_SECONDS = 0.15
 """For each of the two matrix products that are compared."""
 MATRIX = {"cpu": 256}
@@ -25,7 +27,7 @@ def main() -> None:
     speeds = {}
     for dtype in DTYPES:
         with contextlib.suppress(RuntimeError, NotImplementedError):
-            speeds[str(dtype).removeprefix("torch.")] = matrix_speed(device, dtype)
+            speeds[dtype_name(dtype)] = matrix_speed(device, dtype)
     sys.stdout.write(json.dumps({"name": hardware(device), "speeds": speeds}) + "\n")
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ampwatch.probe import frames
+from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.guards import GUARDED, LOOK_BACK, half_near, masked, zero_guard
 from ampwatch.probe.operations import PASSING, Operation, fine
 from ampwatch.record.facts import fact
@@ -151,7 +152,7 @@ def _from_outside(operation: Operation, value: Tensor) -> str | None:
     if known is not None and known.finite and not nan and value.dtype is torch.float16:
         return fact(
             "forward-overflow", op="cast of the input to float16", name=known.name,
-            module=operation.module, largest=f"{known.largest:.3g}", dtype=_dtype(value),
+            module=operation.module, largest=f"{known.largest:.3g}", dtype=dtype_name(value.dtype),
         )  # fmt: skip
     return fact(
         "nonfinite-input",
@@ -251,9 +252,5 @@ def _where(operation: Operation, result: Tensor) -> dict[str, Any]:
         "op": operation.words(),
         "module": operation.module,
         "after": operation.after,
-        "dtype": str(operation.dtype or result.dtype).removeprefix("torch."),
+        "dtype": dtype_name(operation.dtype or result.dtype),
     }
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -106,7 +106,7 @@ class BurstLedger:
         burst = self.open
         clean_before = track.clean_before
         after = track.expected(record)
-        bad_loss = record.loss is not None and not _finite(record.loss)
+        bad_loss = record.loss is not None and not math.isfinite(record.loss)
         if burst is not None and (record.scale or 0) > (burst.scale_last or 0):
             # A larger scale without a taken step between: a new scaler, or a hand.
             self._close(burst)
@@ -225,10 +225,6 @@ def _slow(burst: Burst) -> bool:
     if before is None or after is None or burst.count < SLOW_SKIPS:
         return False
     return after > SLOW_SHARE * before
-
-
-def _finite(value: float) -> bool:
-    return value - value == 0
 
 
 def _near_limit(record: StepRecord) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ampwatch.record import Notice, RunEnd, StepRecord
 from ampwatch.run.burst import Burst
 from ampwatch.run.events import Event, EventLog
@@ -72,7 +74,7 @@ class Narrator:
 
     def nonfinite_taken(self, record: StepRecord) -> None:
         """A loss or gradients with inf or NaN, and the step was taken all the same."""
-        if record.loss is not None and not _finite(record.loss):
+        if record.loss is not None and not math.isfinite(record.loss):
             kind = "nonfinite-loss"
             text = f"step {record.step}: the loss is {number_words(record.loss)}"
             text += f": {began(origin_of(record) or Origin('forward'))}"
@@ -158,7 +160,3 @@ def _tensors(bad: int | None, tensors: int, values: int | None = None) -> str:
 
 def _where(origin: str | None) -> str:
     return f", first in {origin} (nearest the loss)" if origin else ""
-
-
-def _finite(value: float) -> bool:
-    return value - value == 0

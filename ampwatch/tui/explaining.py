@@ -7,7 +7,7 @@ from __future__ import annotations
 from ampwatch import controls
 from ampwatch.controls import Controls
 from ampwatch.explain import Stage, stages
-from ampwatch.job import ENDED, STARTING, Job
+from ampwatch.job import STARTING, Job, runs
 from ampwatch.record import StepAnatomy
 from ampwatch.run import Run
 
@@ -55,7 +55,7 @@ class Explaining:
         Returns:
             Why not, in a sentence.
         """
-        live = self._live()
+        live = runs(self._job)
         if not live and not run.anatomies:
             return NONE_RECORDED if self._job is None else ENDED_WITHOUT
         self.open, self._run, self._tensor, self.trouble = True, run, tensor, ""
@@ -68,7 +68,7 @@ class Explaining:
 
     def leave(self) -> None:
         """Go on as before."""
-        if self.open and self._resume and self._live():
+        if self.open and self._resume and runs(self._job):
             self._panel.request(controls.PAUSE, False)
         self.forget()
 
@@ -87,7 +87,7 @@ class Explaining:
         if self.waiting and latest is not None and latest is not self._before:
             self.waiting = False
             self._show(latest, 0)
-        elif self.waiting and not self._live():
+        elif self.waiting and not runs(self._job):
             self.waiting, self.trouble = False, ENDED_WITHOUT
         elif not self.waiting and self._at is None and latest is not None and not self.trouble:
             self._show(latest, 0)
@@ -107,7 +107,7 @@ class Explaining:
         later = self._neighbour(1)
         if later is not None:
             self._show(later, 0)
-        elif self._live():
+        elif runs(self._job):
             self._ask()
         else:
             return LAST
@@ -164,9 +164,6 @@ class Explaining:
         self._panel.request(controls.PAUSE, True)
         self._panel.request(controls.EXPLAIN, self._tensor)
         self._panel.request(controls.STEP)
-
-    def _live(self) -> bool:
-        return self._job is not None and self._job.state not in ENDED
 
     def _neighbour(self, way: int) -> StepAnatomy | None:
         """The step that was taken apart after or before the one that is shown."""

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
-from ampwatch.job import ENDED, Job
+from ampwatch.job import Job, runs
 
 PATIENCE = 1.9
 """Seconds from the first request to leave until the screen is given back, whatever happens."""
@@ -30,28 +30,25 @@ class Quitting:
         """The key was pressed: the first time politely, after that for good."""
         if self._since is None:
             self._since = now
-            if self._runs():
+            if runs(self._job):
                 assert self._job is not None
                 self._job.stop()
-        elif self._job is not None and self._runs():
+        elif self._job is not None and runs(self._job):
             self._job.kill()
 
     def due(self, now: float) -> bool:
         """Whether the screen can be given back now."""
         if self._since is None:
             return False
-        return not self._runs() or now - self._since >= PATIENCE
+        return not runs(self._job) or now - self._since >= PATIENCE
 
     def note(self) -> str:
         """What the status says meanwhile."""
-        if self._since is None or not self._runs():
+        if self._since is None or not runs(self._job):
             return ""
         assert self._job is not None
         waits = self._job.waiting_for or "Waiting for the script to stop."
         return f"{waits} Press q again to end it at once."
-
-    def _runs(self) -> bool:
-        return self._job is not None and self._job.state not in ENDED
 
 
 def on_hangup(leave: Callable[[int], None]) -> None:
