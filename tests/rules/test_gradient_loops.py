@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from watched_loops import INF, F, Loops, Now, amp, mean_loss, mlp, scaling, train
+from torch.optim import SGD
+from watched_loops import INF, F, Loops, Now, amp, mean_loss, mlp, scaled_down, scaling, train, wide
 
 LOOPS = Loops()
 
@@ -29,17 +30,15 @@ def underflow_after_a_burst() -> None:
 
 @LOOPS.add("gradient-underflow", may="weights-not-moving")
 def underflow_at_a_small_first_scale() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-1)
-    scaler = scaling(init_scale=1.0)
-    for _ in range(100):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.mean(1, keepdim=True)) * 1e-5
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(
+        mlp(32, 64),
+        100,
+        scaled_down(1e-5),
+        scaling(init_scale=1.0),
+        data=wide,
+        optimizer=SGD,
+        rate=1e-1,
+    )
 
 
 @LOOPS.add("gradient-underflow", may="weights-not-moving vanishing-gradients")

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from watched_loops import NAN, F, Loops, amp, mean_loss, mlp, scaling, train
+from torch.optim import SGD, Adam
+from watched_loops import (
+    NAN,
+    F,
+    Loops,
+    amp,
+    mean_loss,
+    mlp,
+    scaled_down,
+    scaling,
+    sum_loss,
+    train,
+    wide,
+)
 
 LOOPS = Loops()
 
@@ -43,17 +56,15 @@ def too_high_for_two_of_three() -> None:
 
 @LOOPS.add("static-scale-too-high")
 def a_backoff_that_does_nothing() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-    scaler = scaling(init_scale=2.0**22, backoff_factor=0.999999)
-    for _ in range(60):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.sum(1, keepdim=True))
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(
+        mlp(32, 64),
+        60,
+        sum_loss,
+        scaling(init_scale=2.0**22, backoff_factor=0.999999),
+        data=wide,
+        optimizer=SGD,
+        rate=1e-6,
+    )
 
 
 @LOOPS.add("static-scale-too-low", may="gradient-underflow weights-not-moving")
@@ -73,32 +84,28 @@ def held_too_low() -> None:
 
 @LOOPS.add("static-scale-too-low", may="gradient-underflow weights-not-moving")
 def too_low_without_growth() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1.0)
-    scaler = scaling(init_scale=8.0, growth_interval=10**9)
-    for _ in range(80):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.mean(1, keepdim=True)) * 1e-5
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(
+        mlp(32, 64),
+        80,
+        scaled_down(1e-5),
+        scaling(init_scale=8.0, growth_interval=10**9),
+        data=wide,
+        optimizer=SGD,
+        rate=1.0,
+    )
 
 
 @LOOPS.add("static-scale-too-low", may="gradient-underflow weights-not-moving dead-gradients")
 def too_low_for_anything() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1.0)
-    scaler = scaling(init_scale=2.0, growth_interval=10**9)
-    for _ in range(80):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.mean(1, keepdim=True)) * 1e-8
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(
+        mlp(32, 64),
+        80,
+        scaled_down(1e-8),
+        scaling(init_scale=2.0, growth_interval=10**9),
+        data=wide,
+        optimizer=SGD,
+        rate=1.0,
+    )
 
 
 @LOOPS.add("static-scale-too-low", may="gradient-underflow weights-not-moving")
@@ -173,32 +180,20 @@ def run_away_until_it_overflows() -> None:
     may="exploding-gradients growth-interval-too-short weights-not-moving scale-collapse",
 )
 def below_one_for_large_losses() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-14)
-    scaler = scaling()
-    for _ in range(100):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.sum(1, keepdim=True) * 1e8)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(
+        mlp(32, 64),
+        100,
+        lambda model, x: F.mse_loss(model(x).float(), x.sum(1, keepdim=True) * 1e8),
+        scaling(),
+        data=wide,
+        optimizer=SGD,
+        rate=1e-14,
+    )
 
 
 @LOOPS.add("scale-below-one", may="weights-not-moving")
 def made_below_one() -> None:
-    model = mlp()
-    optimizer = torch.optim.Adam(model.parameters())
-    scaler = scaling(init_scale=0.01)
-    for _ in range(60):
-        x = torch.randn(8, 16)
-        optimizer.zero_grad()
-        with amp():
-            loss = mean_loss(model, x)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(scaler=scaling(init_scale=0.01), data=lambda _: torch.randn(8, 16), optimizer=Adam)
 
 
 @LOOPS.add("scale-collapse", may="nan-not-overflow nonfinite-input weights-not-moving")

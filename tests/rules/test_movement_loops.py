@@ -2,62 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from watched_loops import F, Loops, amp, mean_loss, mlp, scaling
+from torch.optim import SGD, Adam
+from watched_loops import F, Loops, mean_loss, mlp, scaling, train
 
 LOOPS = Loops()
 
 
+def in_bfloat16(optimizer: Any, rate: float, steps: int = 60) -> None:
+    """Weights in bfloat16, without a scaler."""
+    model = mlp().to(torch.bfloat16)
+    stepping = optimizer(model.parameters(), rate)
+    for _ in range(steps):
+        x = torch.randn(32, 16).bfloat16()
+        stepping.zero_grad()
+        F.mse_loss(model(x), x.mean(1, keepdim=True)).backward()
+        stepping.step()
+
+
 @LOOPS.add("weights-not-moving")
 def bfloat16_weights_with_sgd() -> None:
-    model = mlp().to(torch.bfloat16)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-4)
-    for _ in range(60):
-        x = torch.randn(32, 16).bfloat16()
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), x.mean(1, keepdim=True))
-        loss.backward()
-        optimizer.step()
+    in_bfloat16(SGD, 1e-4)
 
 
 @LOOPS.add("weights-not-moving")
 def bfloat16_weights_with_adam() -> None:
-    model = mlp().to(torch.bfloat16)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-6)
-    for _ in range(60):
-        x = torch.randn(32, 16).bfloat16()
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), x.mean(1, keepdim=True))
-        loss.backward()
-        optimizer.step()
+    in_bfloat16(Adam, 1e-6)
 
 
 @LOOPS.add("weights-not-moving")
 def a_tiny_rate() -> None:
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), 1e-10)
-    scaler = scaling(init_scale=1024.0)
-    for _ in range(60):
-        x = torch.randn(32, 16)
-        optimizer.zero_grad()
-        with amp():
-            loss = mean_loss(model, x)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(optimizer=SGD, rate=1e-10)
 
 
 @LOOPS.add("weights-not-moving")
 def a_short_run_in_bfloat16() -> None:
-    model = mlp().to(torch.bfloat16)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-6)
-    for _ in range(30):
-        x = torch.randn(32, 16).bfloat16()
-        optimizer.zero_grad()
-        loss = F.mse_loss(model(x), x.mean(1, keepdim=True))
-        loss.backward()
-        optimizer.step()
+    in_bfloat16(torch.optim.AdamW, 1e-6, steps=30)
 
 
 @LOOPS.add("weights-not-moving")
@@ -115,17 +98,7 @@ def a_group_with_rate_0() -> None:
 
 @LOOPS.add(may="scale-settling")
 def every_first_step_skipped() -> None:
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
-    scaler = scaling(init_scale=2.0**40)
-    for _ in range(60):
-        x = torch.randn(32, 16)
-        optimizer.zero_grad()
-        with amp():
-            loss = mean_loss(model, x)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(scaler=scaling(init_scale=2.0**40), optimizer=SGD)
 
 
 @pytest.mark.parametrize("loop", LOOPS.all, ids=str)

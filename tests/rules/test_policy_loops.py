@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.optim import Adam
 from torch.utils.checkpoint import checkpoint
-from watched_loops import F, Loops, amp, mean_loss, mlp, scaling, train
+from watched_loops import F, Loops, amp, mean_loss, mlp, scaled_down, scaling, train
 
 LOOPS = Loops()
 
@@ -29,17 +30,12 @@ def float16_without_a_scaler() -> None:
     may="gradient-underflow weights-not-moving dead-gradients vanishing-gradients",
 )
 def float16_with_a_scaler_that_is_off() -> None:
-    model = mlp()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    scaler = scaling(enabled=False)
-    for _ in range(60):
-        x = torch.randn(8, 16)
-        optimizer.zero_grad()
-        with amp():
-            loss = mean_loss(model, x) * 1e-6
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(
+        loss=scaled_down(1e-6),
+        scaler=scaling(enabled=False),
+        data=lambda _: torch.randn(8, 16),
+        optimizer=Adam,
+    )
 
 
 @LOOPS.add("fp16-without-scaler", may="gradient-underflow")
@@ -72,17 +68,7 @@ def float16_without_a_scaler_and_a_small_loss() -> None:
 
 @LOOPS.add("scaler-disabled fp16-without-scaler", may="gradient-underflow")
 def a_device_that_is_not_there() -> None:
-    model = mlp()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
-    scaler = torch.amp.GradScaler("cuda")
-    for _ in range(60):
-        x = torch.randn(8, 16)
-        optimizer.zero_grad()
-        with amp():
-            loss = mean_loss(model, x)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    train(scaler=torch.amp.GradScaler("cuda"), data=lambda _: torch.randn(8, 16), optimizer=Adam)
 
 
 @LOOPS.add("scaler-disabled")

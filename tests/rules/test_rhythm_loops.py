@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from watched_loops import F, Loops, amp, mlp, scaling
+from torch.optim import SGD
+from watched_loops import F, Loops, amp, mlp, scaling, sum_loss, train, wide
 
 LOOPS = Loops()
+
+
+def growing(steps: int, **settings: float) -> None:
+    """A scale that grows until it overflows, and again."""
+    scaler = scaling(init_scale=2.0**12, **settings)
+    train(mlp(32, 64), steps, sum_loss, scaler, data=wide, optimizer=SGD, rate=1e-6)
 
 
 def periodic(
@@ -69,47 +76,17 @@ def a_heavy_term_that_the_scale_settles_for() -> None:
 
 @LOOPS.add("growth-interval-too-short growth-probe-skip")
 def growth_every_10_steps() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-    scaler = scaling(init_scale=2.0**12, growth_interval=10)
-    for _ in range(300):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.sum(1, keepdim=True))
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    growing(300, growth_interval=10)
 
 
 @LOOPS.add("growth-interval-too-short growth-probe-skip")
 def growth_every_step() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-    scaler = scaling(init_scale=2.0**12, growth_interval=1)
-    for _ in range(100):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.sum(1, keepdim=True))
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    growing(100, growth_interval=1)
 
 
 @LOOPS.add("growth-interval-too-short growth-probe-skip")
 def growth_by_16() -> None:
-    model = mlp(32, 64)
-    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-    scaler = scaling(init_scale=2.0**12, growth_interval=10, growth_factor=16.0)
-    for _ in range(300):
-        x = torch.randn(64, 32)
-        optimizer.zero_grad()
-        with amp():
-            loss = F.mse_loss(model(x).float(), x.sum(1, keepdim=True))
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    growing(300, growth_interval=10, growth_factor=16.0)
 
 
 @pytest.mark.parametrize("loop", LOOPS.all, ids=str)

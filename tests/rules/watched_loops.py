@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 from training_loops import recording
 
 import ampwatch
@@ -118,6 +119,19 @@ def mean_loss(model: nn.Module, x: Tensor) -> Tensor:
     return F.mse_loss(model(x).float(), x.mean(1, keepdim=True))
 
 
+def sum_loss(model: nn.Module, x: Tensor) -> Tensor:
+    return F.mse_loss(model(x).float(), x.sum(1, keepdim=True))
+
+
+def scaled_down(factor: float) -> Callable[[nn.Module, Tensor], Tensor]:
+    return lambda model, x: mean_loss(model, x) * factor
+
+
+def wide(step: int) -> Tensor:
+    """A batch for ``mlp(32, 64)``."""
+    return torch.randn(64, 32)
+
+
 class Now:
     """The number of the step that is being taken, for losses that depend on it."""
 
@@ -133,19 +147,20 @@ def train(
     data: Callable[[int], Tensor] = lambda step: torch.randn(32, 16),
     before_step: Callable[[int, Any, Any, Any], object] | None = None,
     rate: float = 1e-3,
+    optimizer: Callable[[Any, float], Optimizer] = AdamW,
 ) -> None:
-    """A correct loop with AdamW, in which one thing may be put in the place of another."""
+    """A correct loop, in which one thing may be put in the place of another."""
     model = mlp() if model is None else model
-    optimizer = torch.optim.AdamW(model.parameters(), rate)
+    stepping = optimizer(model.parameters(), rate)
     scaler = scaling(init_scale=1024.0) if scaler is None else scaler
     for step in range(steps):
         Now.step = step
         x = data(step)
-        optimizer.zero_grad()
+        stepping.zero_grad()
         with amp(dtype):
             value = loss(model, x)
         scaler.scale(value).backward()
         if before_step is not None:
-            before_step(step, model, optimizer, scaler)
-        scaler.step(optimizer)
+            before_step(step, model, stepping, scaler)
+        scaler.step(stepping)
         scaler.update()
