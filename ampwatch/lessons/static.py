@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ampwatch.controls import EXPLAIN, SCALER, TARGET_GAIN
+from ampwatch.controls import EXPLAIN, SCALE, SCALER, TARGET_GAIN
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Table, Wait
 from ampwatch.lessons.scene import Scene
@@ -15,6 +15,8 @@ the next batch can be worse than this one."""
 QUIET_STEPS = 80
 STUCK_STEPS = 20
 MOST_LOST = 0.01
+LOWERED = 1 / 16
+"""So that the best scale is never the one that stands already, whatever the scaler has come to."""
 
 
 def best(scene: Scene) -> int | None:
@@ -67,6 +69,15 @@ def best_words(scene: Scene) -> str:
 
 def at_best(scene: Scene) -> bool:
     return scene.scale is not None and doublings_of(scene.scale) == scene.kept["best"]
+
+
+def lowered(scene: Scene) -> bool:
+    """The scale is fixed, and there is something to put right."""
+    return (
+        scene.scaler == "static"
+        and scene.scale is not None
+        and doublings_of(scene.scale) < scene.kept["best"]
+    )
 
 
 def keys_to_best(scene: Scene) -> str:
@@ -158,9 +169,10 @@ LESSON = Lesson(
             otherwise="The gradients could not be measured.",
         ),
         Wait(
-            "The lesson makes the scaler static: from now on it keeps the scale it has.",
-            do=((SCALER, "static"),),
-            until=lambda scene: scene.scaler == "static",
+            "The lesson makes the scaler static, at a sixteenth of its scale: from now on it keeps "
+            "that one.",
+            do=((SCALER, "static"), (SCALE, LOWERED)),
+            until=lowered,
             look=("scale",),
         ),
         Press(
