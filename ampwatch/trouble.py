@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ampwatch.hindsight import MOST_GLANCES, RESTED_STEPS, Hindsight
 from ampwatch.probe.backward_origin import OriginSearch
+from ampwatch.probe.draft import HIDDEN
 from ampwatch.probe.inquest import inquire
 from ampwatch.probe.left import Left
 from ampwatch.probe.losses import Losses
@@ -30,10 +32,6 @@ from ampwatch.tally import Tally
 
 MOST_INQUESTS = 24
 """So many losses are looked into; by then it is known where inf and NaN come from."""
-RESTED_STEPS = 1000
-"""After so many backward passes without trouble as many again are looked into."""
-MOST_GLANCES = 4
-"""So many graphs of finite losses are looked into."""
 MOST_LOOKS = 64
 """So often the running statistics are looked at."""
 
@@ -63,7 +61,7 @@ class Trouble:
         """Which backward passes are to be searched."""
         self._reader = reader
         self._tally = tally
-        self._late_skips = self._late_origins = 0
+        self._hindsight = Hindsight(reader, tally, self.plan, self.packing, naming)
         self._arming_seconds = 0.0
         self._origin: str | None = None
         """Found in the latest backward pass, for the optimizer that gets what it made."""
@@ -90,7 +88,7 @@ class Trouble:
         if not self.at_once:
             if self._waiting:
                 self._ask_waiting()
-            self._learn_late()
+            self._hindsight.before_backward(roots)
             return
         if self._suspects:
             self._ask_suspects()
@@ -119,7 +117,7 @@ class Trouble:
             return
         self._glances += 1
         found = inquire(roots, self._named)
-        if found is not None and found.startswith("forward-overflow"):
+        if found is not None and found.startswith(HIDDEN):
             self._facts.add(found)
 
     def search_backward(self, roots: list[Tensor]) -> None:
@@ -145,17 +143,6 @@ class Trouble:
         elif late is not None:
             self._reader.origin = late
         return seconds
-
-    def _learn_late(self) -> None:
-        """Of skips that lie some steps back, where numbers come late."""
-        reader = self._reader
-        if reader.late_origins != self._late_origins:
-            self._late_origins = reader.late_origins
-            self.plan.found()
-        if reader.late_skips != self._late_skips:
-            self._late_skips = reader.late_skips
-            by_scale = self._tally.after_move
-            self.plan.skipped(reader.late_skip, reader.step, by_scale=by_scale, explained=False)
 
     def _skipped(self, state: OptimizerState) -> None:
         """A skip beside a finite loss."""

@@ -23,6 +23,9 @@ injection.py        one inf on request
 transfer.py         numbers from a device without waiting for it
 operations.py       the operations of a forward pass, read off the graph it left
 inquest.py          where inf or NaN in a loss came from; verdicts.py and guards.py judge it
+values.py           what these ask of values, answered at once or later
+late_inquest.py     the same of a loss on a device: asked ahead, judged later
+news.py             what is learned of steps when they are some steps back
 left.py             whether the gradients of a skipped step were cleared
 movement.py         whether weights move at all
 statistics.py       running statistics that hold inf or NaN

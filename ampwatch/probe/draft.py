@@ -26,6 +26,10 @@ CLIP_EPSILON = 1e-6
 """As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""
 
 
+HIDDEN = "forward-overflow"
+"""An inf in a divisor makes 0 of everything, and no loss shows it."""
+
+
 class Clip(NamedTuple):
     """One clipping by norm."""
 
@@ -66,6 +70,7 @@ class Draft:
         "_figures_scaled",
         "_flow",
         "_index",
+        "_inquests",
         "_label",
         "_lr",
         "_movement",
@@ -78,6 +83,7 @@ class Draft:
         "_values",
         "explained",
         "finite_loss",
+        "vanished",
     )
 
     def __init__(
@@ -101,6 +107,7 @@ class Draft:
         self._figures_scaled = state.figures_scaled
         self._flow = state.flow
         self._origin_search = state.origin
+        self._inquests = state.inquests
         self._movement = state.movement
         self._clips = state.clips
         self._around = around
@@ -109,7 +116,9 @@ class Draft:
         self.finite_loss = True
         """Whether its losses were so; known once it is finished, as is the next one."""
         self.explained = False
-        """Whether it tells where in backward inf or NaN began."""
+        """Whether it tells where inf or NaN began."""
+        self.vanished = False
+        """Whether the gradient of some parameter is 0 throughout, as far as it was looked at."""
 
     @property
     def step(self) -> int:
@@ -127,7 +136,7 @@ class Draft:
             Whether the step was skipped.
         """
         norms, found, scale_and_tracker, losses, late, totals, counts, *looks = numbers
-        figures, flow, nodes, moved = looks
+        figures, flow, nodes, moved, *answers = looks
         around = self._around
         if self._values is not None:
             norms = self._values
@@ -153,7 +162,9 @@ class Draft:
         metrics = around.metrics
         if late:
             metrics = {**metrics, **dict(zip(around.late, late, strict=True))}
-        facts = self._facts(nodes, [] if skipped else moved)
+        self.finite_loss = all(map(math.isfinite, losses))
+        self.vanished = bool(figures) and 0.0 in norms
+        facts = self._facts(nodes, [] if skipped else moved, answers)
         send(
             StepRecord(
                 self._step,
@@ -188,12 +199,18 @@ class Draft:
             send(self._with_exponents(stats, rows, scale))
         if self._flow is not None:
             send(self._flow.record(self._step, flow, scale))
-        self.finite_loss = all(map(math.isfinite, losses))
         return bool(skipped)
 
-    def _facts(self, nodes: list[float], moved: list[float]) -> tuple[str, ...]:
+    def _facts(
+        self, nodes: list[float], moved: list[float], answers: list[list[float]]
+    ) -> tuple[str, ...]:
         """Those that were known, and those that the numbers tell."""
         fresh = set()
+        for inquest, numbers in zip(self._inquests, answers, strict=True):
+            cause = inquest.fact(numbers)
+            if cause is not None and (not self.finite_loss or cause.startswith(HIDDEN)):
+                self.explained = True
+                fresh.add(cause)
         if self._origin_search is not None:
             origin = self._origin_search.fact(nodes)
             if origin is not None:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from inspect import CO_OPTIMIZED
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from ampwatch.probe.values import Values
 
 MOST_FRAMES = 24
 MOST_VARIABLES = 200
@@ -28,10 +29,20 @@ class HandedIn(NamedTuple):
     largest: float
 
 
-def handed_in(value: Tensor) -> HandedIn | None:
+def handed_in(value: Values) -> HandedIn | None:
     """The variable that holds the batch of which ``value`` is a copy, by its size."""
-    frame: Any = sys._getframe(1)
     best: HandedIn | None = None
+    for name, values in holders(value.size) if value.holders is None else value.holders:
+        if not values.finite:
+            return HandedIn(name, False, float("inf"))
+        if best is None:
+            best = HandedIn(name, True, values.largest)
+    return best
+
+
+def holders(size: int) -> Iterator[tuple[str, Values]]:
+    """Variables of the script that hold a tensor of so many values, those of the loop first."""
+    frame: Any = sys._getframe(1)
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
@@ -41,14 +52,9 @@ def handed_in(value: Tensor) -> HandedIn | None:
             if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13):
                 snapshot.clear()  # a snapshot, which would keep the loop's tensors alive
             for name, tensor in _tensors(variables):
-                if tensor.numel() == value.numel() and _data(tensor):
-                    finite = bool(torch.isfinite(tensor).all())
-                    if not finite:
-                        return HandedIn(name, False, float("inf"))
-                    if best is None:
-                        best = HandedIn(name, True, float(tensor.abs().max()))
+                if tensor.numel() == size and _data(tensor):
+                    yield name, Values(tensor)
         frame = frame.f_back
-    return best
 
 
 def _ours(frame: Any) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 import torch
-from torch import Tensor
 
 from ampwatch.probe.operations import PASSING, Operation
+from ampwatch.probe.values import Values
 
 GUARDED = ("Div", "Log", "Rsqrt", "Reciprocal", "Log2", "Log10", "Pow", "Logit")
 """Operations that people guard with a small constant."""
@@ -19,6 +19,7 @@ ZERO_OF_ZERO = (
 """What they make of 0 is 0: a guard that was lost before them is missing after them."""
 MASKING = ("Add", "MaskedFill", "Where", "Sub", "SWhere")
 LOOK_BACK = 12
+HALF_LARGEST = torch.finfo(torch.float16).max
 
 
 def half_near(operation: Operation, half: bool) -> bool:
@@ -39,29 +40,33 @@ def masked(operation: Operation) -> bool:
     """Whether finite scores were masked on their way to a softmax."""
     if operation.title.startswith("ScaledDotProduct"):
         return True
+    mask = _mask(operation)
+    if mask is None:
+        return False
+    scores = product_behind(operation)
+    return scores is None or scores.product.answer() <= HALF_LARGEST
+
+
+def product_behind(operation: Operation) -> Operation | None:
+    """The product whose masked scores a softmax got: whether they were finite is not kept, and
+    must be computed again."""
+    at = _mask(operation)
+    at = None if at is None else at.source()
+    for _ in range(LOOK_BACK):
+        if at is None or at.multiplies:
+            return at
+        at = at.source()
+    return None
+
+
+def _mask(operation: Operation) -> Operation | None:
+    """What masked the scores of a softmax."""
     at = operation.source()
     for _ in range(LOOK_BACK):
-        if at is None:
-            return False
-        if at.title in MASKING:
-            scores = at.source()
-            return scores is None or _product_fits(scores)
+        if at is None or at.title in MASKING:
+            return at
         at = at.source()
-    return False
-
-
-def _product_fits(operation: Operation) -> bool:
-    """Whether the scores that were masked were finite: products are computed again."""
-    at: Operation | None = operation
-    for _ in range(LOOK_BACK):
-        if at is None:
-            return True
-        left, right = at.saved.get("self"), at.saved.get("mat2")
-        if left is not None and right is not None and left.dim() == right.dim() == 3:
-            product = torch.bmm(left.float(), right.float())
-            return bool(product.abs().max() <= 65504.0)
-        at = at.source()
-    return True
+    return None
 
 
 def zero_guard(operation: Operation) -> tuple[str | None, bool] | None:
@@ -76,14 +81,14 @@ def zero_guard(operation: Operation) -> tuple[str | None, bool] | None:
     if divisor is None:
         place = 0
         divisor = operation.saved.get("self")
-        if divisor is None:
-            result = next(iter(operation.results().values()), None)
-            divisor = None if result is None else torch.where(torch.isinf(result), 0.0, 1.0)
-    if divisor is None or not bool((divisor == 0).any()):
+    if divisor is not None:
+        zero = divisor.zero
+    else:
+        result = next(iter(operation.results().values()), None)
+        zero = result is not None and result.infinite
+    if not zero:
         return None
-    half = divisor.dtype is torch.float16 or any(
-        each.dtype is torch.float16 for each in operation.saved.values()
-    )
+    half = any(each.dtype is torch.float16 for each in operation.saved.values())
     if len(operation.parents) <= place:
         return None, half
     return guard_behind(operation.parents[place], half)
@@ -110,9 +115,9 @@ def guard_behind(operation: Operation | None, half: bool) -> tuple[str | None, b
         elif (at.title == "Maximum" and None in at.parents) or _of_cosine_similarity(at):
             return "", half
         elif at.title in LOWER_LIMITS:
-            least = getattr(at.node, "_saved_min", None)
-            if isinstance(least, Tensor) or (isinstance(least, (int, float)) and least > 0):
-                return "" if isinstance(least, Tensor) else f"{least:g}", half
+            least = at.setting("min")
+            if isinstance(least, Values) or (isinstance(least, (int, float)) and least > 0):
+                return "" if isinstance(least, Values) else f"{least:g}", half
         elif at.title == "Div":
             waiting.append((at.parents[0], half))
         elif at.title in ZERO_OF_ZERO:
@@ -124,18 +129,18 @@ def _infinite_at_zero(operation: Operation) -> bool:
     """Whether it is one that has no finite value at 0: of powers only the negative ones."""
     if operation.title != "Pow":
         return True
-    power = getattr(operation.node, "_saved_exponent", None)
-    if isinstance(power, Tensor):
-        return bool((power < 0).any())
+    power = operation.setting("exponent")
+    if isinstance(power, Values):
+        return power.negative
     return isinstance(power, (int, float)) and power < 0
 
 
 def _edges_of_logit(operation: Operation) -> tuple[str | None, bool] | None:
     """logit is infinite at 0 and 1; its eps keeps a probability away from both."""
     values = operation.saved.get("self")
-    if values is None or not bool(((values == 0) | (values == 1)).any()):
+    if values is None or not (values.zero or values.one):
         return None
-    limit = getattr(operation.node, "_saved_eps", None)
+    limit = operation.setting("eps")
     return None if limit is None else f"{limit:g}", values.dtype is torch.float16
 
 
@@ -148,4 +153,4 @@ def _of_cosine_similarity(operation: Operation) -> bool:
 
 def _without_zeros(operation: Operation) -> bool:
     """Whether what it has made is kept, and nowhere 0: then it is no guard that has failed."""
-    return any(not bool((result == 0).any()) for result in operation.results().values())
+    return any(not result.zero for result in operation.results().values())

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ampwatch.probe.private import made_in, saved_tensors, sequence_number
+from ampwatch.probe.values import Question, Values
 
 RESULTS = ("result", "result0", "output", "out")
 """Under these names an operation keeps what it has made; under others what it was given."""
@@ -24,6 +26,10 @@ PASSING = (
 """They move values about and make none."""
 MOST_NODES = 20_000
 """A walk over the graph of a very large model stops here, at the operations nearest the loss."""
+
+SETTINGS = ("exponent", "min", "eps", "self_numel")
+PIECE = 16
+"""Matrices that are multiplied again at a time."""
 
 Naming = Callable[[list[Tensor]], list[str]]
 """Names of parameters, as the user's code has them; "" where it has none."""
@@ -36,24 +42,68 @@ class Operation:
     node: Any
     title: str
     number: int
-    saved: dict[str, Tensor]
+    saved: dict[str, Values]
+    variable: Values | None = None
+    """Of a leaf: a parameter, or what else gets a gradient."""
     parents: list[Operation | None] = field(default_factory=list)
-    parameters: list[tuple[str, Tensor]] = field(default_factory=list)
+    parameters: list[tuple[str, Values]] = field(default_factory=list)
     module: str | None = None
     """The module whose parameters it uses."""
     after: str | None = None
     """The module whose output it got; where it got none, the one that was used last before it."""
+    _settings: dict[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype | None:
         """Of what it has made."""
         return made_in(self.node)
 
+    def setting(self, name: str) -> Any:
+        """What it keeps beside the values: a limit, an exponent, as a number or as values."""
+        if name not in self._settings:
+            kept = getattr(self.node, f"_saved_{name}", None)
+            self._settings[name] = Values(kept) if isinstance(kept, Tensor) else kept
+        return self._settings[name]
+
+    @cached_property
+    def power(self) -> Question | None:
+        """Whether a power of these values is a number at all: no broken one of a negative."""
+        base, exponent = self.saved.get("self"), self.setting("exponent")
+        if base is None or exponent is None:
+            return None
+        values = base.tensor
+        by: Any = exponent.tensor if isinstance(exponent, Values) else exponent
+        assert values is not None
+        return Question(lambda: torch.isfinite(torch.pow(values.double(), by)).all(), 1.0)
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it keeps two batches of matrices, whose product it has made."""
+        left, right = self.saved.get("self"), self.saved.get("mat2")
+        return left is not None and right is not None and left.rank == right.rank == 3
+
+    @cached_property
+    def product(self) -> Question:
+        """The largest magnitude in the product of what it :attr:`multiplies`."""
+        left, right = self.saved["self"].tensor, self.saved["mat2"].tensor
+        assert left is not None
+        assert right is not None
+        return Question(lambda: _largest_product(left, right))
+
+    def let_go(self) -> None:
+        """Keep nothing of the graph alive; everything has been asked."""
+        _ = self.dtype, [self.setting(name) for name in SETTINGS]
+        kept = [*self.saved.values(), *self._settings.values(), self.variable]
+        for values in kept:
+            if isinstance(values, Values):
+                values.tensor = None
+        self.node = None
+
     def finite(self) -> bool:
         """Whether nothing that it keeps is inf or NaN."""
-        return all(fine(tensor) for tensor in self.saved.values())
+        return all(values.finite for values in self.saved.values())
 
-    def weights(self) -> list[tuple[str, Tensor]]:
+    def weights(self) -> list[tuple[str, Values]]:
         """Parameters that come in directly or through a cast or a transposition."""
         found = list(self.parameters)
         for parent in self.parents:
@@ -61,10 +111,10 @@ class Operation:
                 found += parent.weights()
         return found
 
-    def inputs(self) -> dict[str, Tensor]:
+    def inputs(self) -> dict[str, Values]:
         return {name: each for name, each in self.saved.items() if name not in RESULTS}
 
-    def results(self) -> dict[str, Tensor]:
+    def results(self) -> dict[str, Values]:
         return {name: each for name, each in self.saved.items() if name in RESULTS}
 
     def source(self) -> Operation | None:
@@ -87,8 +137,10 @@ class Operation:
         return operation
 
 
-def fine(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+def _largest_product(left: Tensor, right: Tensor) -> Tensor:
+    """In pieces: scores of attention are the largest thing in a model."""
+    pieces = zip(torch.split(left, PIECE), torch.split(right, PIECE), strict=True)
+    return torch.stack([torch.bmm(a.float(), b.float()).abs().amax() for a, b in pieces]).amax()
 
 
 def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> list[Operation]:
@@ -100,26 +152,29 @@ def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> 
     """
     stack = [root.grad_fn for root in roots if root.grad_fn is not None]
     known: dict[Any, Operation] = {}
+    variables: list[tuple[Operation, Tensor]] = []
     while stack and len(known) < MOST_NODES:
         node = stack.pop()
         if node in known:
             continue
         kept = saved_tensors(node) if saved else {}
-        known[node] = Operation(node, _title(node), sequence_number(node), kept)
+        values = {name: Values(tensor) for name, tensor in kept.items()}
+        operation = Operation(node, _title(node), sequence_number(node), values)
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            operation.variable = Values(variable)
+            variables.append((operation, variable))
+        known[node] = operation
         stack.extend(child for child, _ in node.next_functions if child is not None)
-    variables = [
-        variable for node in known if (variable := getattr(node, "variable", None)) is not None
-    ]
-    name_of = dict(zip(map(id, variables), names(variables), strict=True))
+    named = names([variable for _, variable in variables])
+    name_of = {leaf: name for (leaf, _), name in zip(variables, named, strict=True)}
     for operation in known.values():
         operation.parents = [known.get(child) for child, _ in operation.node.next_functions]
         for parent in operation.parents:
-            variable = None if parent is None else getattr(parent.node, "variable", None)
-            if variable is not None:
-                operation.parameters.append((name_of[id(variable)], variable.detach()))
+            if parent is not None and parent.variable is not None:
+                operation.parameters.append((name_of[parent], parent.variable))
     order = sorted(
-        (o for o in known.values() if getattr(o.node, "variable", None) is None),
-        key=lambda operation: operation.number,
+        (o for o in known.values() if o.variable is None), key=lambda operation: operation.number
     )
     latest: tuple[int, str | None] = (-1, None)
     through: dict[int, tuple[int, str | None]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -12,6 +13,7 @@ from ampwatch.probe.backward_origin import LateOrigin
 from ampwatch.probe.detail import Figures
 from ampwatch.probe.draft import Clip
 from ampwatch.probe.gradients import Reading
+from ampwatch.probe.late_inquest import LateInquest
 from ampwatch.probe.left import Left
 from ampwatch.probe.movement import Movement
 from ampwatch.probe.parameters import trained
@@ -28,6 +30,7 @@ class OptimizerState:
         "flow",
         "ids",
         "in_scaler",
+        "inquests",
         "label",
         "left",
         "made_at",
@@ -80,6 +83,8 @@ class OptimizerState:
         self.clips: list[Clip] = []
         self.origin: LateOrigin | None = None
         """What will tell where inf or NaN in its gradients began."""
+        self.inquests: Sequence[LateInquest] = ()
+        """What will tell where inf or NaN in its losses came from."""
         self.movement: Movement | None = None
         self.made_at: tuple[int, Tensor] | None = None
         """Its latest scaled backward pass and the scale then, where an update came since."""

@@ -6,6 +6,7 @@ Each function says what it reads. Where a torch version has moved it, the functi
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -134,12 +135,19 @@ def autocast_as(context: autocast, dtype: torch.dtype | None) -> Iterator[None]:
 # Gradients.
 
 
-def foreach_norm(tensors: list[Tensor], dtype: torch.dtype | None = None) -> list[Tensor]:
-    """L2 norms of many tensors in one fused pass, each of no dimension on its own device."""
+def foreach_norm(
+    tensors: list[Tensor], dtype: torch.dtype | None = None, order: float = 2.0
+) -> list[Tensor]:
+    """Norms of many tensors in one fused pass, each of no dimension on its own device.
+
+    Args:
+        tensors: of one device, and of one dtype for the speed of it.
+        order: 2, or inf for the largest magnitude; inf and NaN come through.
+    """
     norm = getattr(torch, "_foreach_norm", None)
     if norm is None:
         raise Unsupported("torch._foreach_norm")
-    return list(norm(tensors, 2, dtype=dtype))
+    return list(norm(tensors, order, dtype=dtype))
 
 
 def stored_values(tensor: Tensor) -> Tensor:
@@ -201,15 +209,20 @@ def saved_tensors(node: Any) -> dict[str, Tensor]:
     A tensor that was changed in place since, or was freed, is left out.
     """
     found = {}
-    for attribute in dir(node):
-        if attribute.startswith("_saved_"):
-            try:
-                value = getattr(node, attribute)
-            except RuntimeError:
-                continue
-            if isinstance(value, Tensor) and value.is_floating_point():
-                found[attribute.removeprefix("_saved_")] = value.detach()
+    for attribute in _saved_by(node.__class__):
+        try:
+            value = getattr(node, attribute)
+        except RuntimeError:
+            continue
+        if isinstance(value, Tensor) and value.is_floating_point():
+            found[attribute.removeprefix("_saved_")] = value.detach()
     return found
+
+
+@functools.cache
+def _saved_by(kind: type) -> list[str]:
+    """What nodes of this type keep; each operation has a type of its own."""
+    return [name for name in dir(kind) if name.startswith("_saved_")]
 
 
 def factors_kept(node: Any) -> list[Tensor]:
@@ -279,7 +292,7 @@ def kept_tensors(node: Any) -> list[Tensor]:
     What was freed, or was changed in place since, is left out.
     """
     found: list[Tensor] = []
-    names = [name for name in dir(node) if name.startswith("_saved_")]
+    names = _saved_by(node.__class__)
     for name in names if names else ("saved_tensors",):  # the latter: torch.autograd.Function
         try:
             value = getattr(node, name, None)

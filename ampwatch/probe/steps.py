@@ -29,6 +29,8 @@ from ampwatch.probe.exponents import SEED
 from ampwatch.probe.gradients import SMALLEST, Reading, count_nonfinite, doubtful, exact_norm
 from ampwatch.probe.healthy import healthy_record
 from ampwatch.probe.injection import put_inf
+from ampwatch.probe.late_inquest import LateInquest
+from ampwatch.probe.news import News
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.parameters import Parameters
@@ -70,11 +72,9 @@ class StepReader:
         self.flow = FlowProbe(naming, self._choice)
         self.origin: LateOrigin | None = None
         """Seen in the latest backward pass, for the optimizer that steps next."""
-        self.late_skips = self.late_origins = 0
-        """Skipped steps beside a finite loss that were learned of after their time, and how many
-        told where in backward inf or NaN began."""
-        self.late_skip = -1
-        """The latest such step that has not."""
+        self.inquests: list[LateInquest] = []
+        """Of the backward passes for the optimizer that steps next."""
+        self.news = News()
         self._stepped: dict[int, frozenset[int]] = {}
         self._together = 1
         self._armed = 0
@@ -113,6 +113,8 @@ class StepReader:
             if self.inject:
                 self.inject = not put_inf(parameters)
         state.origin, self.origin = self.origin, None
+        if self.inquests:
+            state.inquests, self.inquests = self.inquests, []
         state.reading = reading = Reading(parameters)
         values = state.values = reading.values
         if values is not None:
@@ -231,6 +233,7 @@ class StepReader:
                 () if state.flow is None else state.flow.scalars,
                 () if state.origin is None else state.origin.scalars,
                 () if state.movement is None else state.movement.scalars,
+                *(inquest.scalars for inquest in state.inquests),
             ),
             device,
         )
@@ -270,14 +273,12 @@ class StepReader:
     def _finish(self, transfer: Transfer, draft: Draft) -> None:
         if draft.detailed:
             self.budget.loud(detail=True)  # of the record that comes next
-        if draft.finish(transfer.values(), self._send):
+        skipped = draft.finish(transfer.values(), self._send)
+        if skipped:
             self._armed = COUNT_AFTER_SKIP_STEPS
-            self.late_origins += draft.explained
-            if draft.finite_loss and not draft.explained:
-                self.late_skips += 1
-                self.late_skip = draft.step
         elif self._armed:
             self._armed -= 1
+        self.news.add(draft, skipped)
 
     def _share(self, waited: float) -> float | None:
         """Our share of the time since the last record, without what the loop was held back."""

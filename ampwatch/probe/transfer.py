@@ -21,20 +21,25 @@ class Transfer:
     without blocking, and ready once the device has come to that point of its stream.
 
     Args:
-        groups: real tensors of one element each, or numbers, in as many lists as the caller likes.
+        groups: real tensors of one element each, or numbers, in as many lists as the caller likes;
+            or, in place of such a list, one tensor of one dimension.
         device: where most of them are.
     """
 
     __slots__ = ("_event", "_host", "_sizes", "_values")
 
     def __init__(
-        self, groups: Sequence[Sequence[Tensor] | Sequence[float]], device: torch.device | None
+        self,
+        groups: Sequence[Sequence[Tensor] | Sequence[float] | Tensor],
+        device: torch.device | None,
     ) -> None:
         self._values: list[list[float]] | None = None
         if device is None or device.type != "cuda":
             # No event to ask on other devices; on the CPU there is nothing to wait for.
             self._values = [
-                [each.item() if isinstance(each, Tensor) else each for each in group]
+                group.tolist()
+                if isinstance(group, Tensor)
+                else [each.item() if isinstance(each, Tensor) else each for each in group]
                 for group in groups
             ]
             return
@@ -44,12 +49,12 @@ class Transfer:
             numbers = [
                 torch.as_tensor(each)
                 .detach()
-                .reshape(())
+                .reshape(-1)
                 .to(device, torch.float64, non_blocking=True)
                 for group in groups
-                for each in group
+                for each in ((group,) if isinstance(group, Tensor) else group)
             ]
-            packed = torch.stack(numbers) if numbers else torch.empty(0, device=device)
+            packed = torch.cat(numbers) if numbers else torch.empty(0, device=device)
             self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
             self._host.copy_(packed, non_blocking=True)
             self._event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]

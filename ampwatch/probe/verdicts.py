@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ampwatch.probe import frames
 from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.guards import GUARDED, LOOK_BACK, half_near, masked, zero_guard
-from ampwatch.probe.operations import PASSING, Operation, fine
+from ampwatch.probe.operations import PASSING, Operation
+from ampwatch.probe.values import Values
 from ampwatch.record.facts import fact
 
 ROOTS = ("Log", "Sqrt", "Rsqrt")
@@ -50,7 +49,7 @@ def in_chain(operation: Operation) -> Operation:
             continue  # what it made is kept, and finite
         if _of_nothing(at) or (at.title in GUARDED and zero_guard(at) is not None):
             return at
-        if any(bool((each < 0).any()) for each in at.saved.values() if at.title in ROOTS):
+        if any(each.negative for each in at.saved.values() if at.title in ROOTS):
             return at
         constant = at.title in ("Add", "Sub") and None in at.parents
         if narrow is None and at.dtype is torch.float16 and at.title not in HARMLESS:
@@ -64,18 +63,18 @@ def judge(operation: Operation) -> str | None:
     """The first operation that keeps something that is not finite."""
     if operation.title == IMPOSSIBLE:
         given, loss = operation.saved.get("log_probs"), operation.saved.get("result0")
-        if given is not None and loss is not None and fine(given) and not fine(loss):
+        if given is not None and loss is not None and given.finite and not loss.finite:
             return fact("nan-born", **_where(operation, loss))
-    inputs = {name: each for name, each in operation.inputs().items() if not fine(each)}
+    inputs = {name: each for name, each in operation.inputs().items() if not each.finite}
     if inputs:
         return _of_input(operation, *next(iter(inputs.items())))
-    result = next(each for each in operation.results().values() if not fine(each))
+    result = next(each for each in operation.results().values() if not each.finite)
     return None if masked_out(operation, result) else of_result(operation, result)
 
 
-def masked_out(operation: Operation, result: Tensor) -> bool:
+def masked_out(operation: Operation, result: Values) -> bool:
     """Whether a softmax gives -inf, and nothing worse, where a mask of the loop's has put it."""
-    if operation.title not in SOFTMAX or bool((torch.isnan(result) | (result == math.inf)).any()):
+    if operation.title not in SOFTMAX or result.above:
         return False
     at = operation.source()
     while at is not None and at.title not in FILLING:
@@ -85,36 +84,35 @@ def masked_out(operation: Operation, result: Tensor) -> bool:
     return at is not None
 
 
-def of_mask(operation: Operation, root: Tensor) -> str:
+def of_mask(operation: Operation, root: Values) -> str:
     """A loss is inf or NaN, and in its graph there is nothing but the -inf of a mask."""
     return fact("nan-born", masked="yes", **_where(operation, root))
 
 
-def _of_input(operation: Operation, name: str, value: Tensor) -> str | None:
+def _of_input(operation: Operation, name: str, value: Values) -> str | None:
     """It was handed something that is not finite: by whom?"""
     for parameter, weight in operation.weights():
-        if not fine(weight):
+        if not weight.finite:
             return fact("weights-nonfinite", tensor=parameter)
-    maker = _maker(operation, name)
+    maker = maker_of(operation, name)
     if maker is not None:
         if masked_out(maker, value):
             return None
-        variable = getattr(maker.node, "variable", None)
-        if variable is not None:
-            return _of_weight(operation, variable)
+        if maker.variable is not None:
+            return _of_weight(operation, maker.variable)
         return of_result(in_chain(maker), value)
-    if not bool((torch.isnan(value) | (value == math.inf)).any()):
+    if not value.above:
         return None  # -inf alone: a mask
     return _from_outside(operation, value)
 
 
-def _of_weight(operation: Operation, weight: Tensor) -> str | None:
+def _of_weight(operation: Operation, weight: Values) -> str | None:
     """A weight came in as inf or NaN: it is so itself, or is beyond float16 where it is lowered."""
-    if not fine(weight):
+    if not weight.finite:
         return fact("weights-nonfinite")
     return fact(
         "forward-overflow", op="cast of a weight to float16", module=operation.module,
-        largest=f"{float(weight.abs().max()):.3g}", dtype="float16",
+        largest=f"{weight.largest:.3g}", dtype="float16",
     )  # fmt: skip
 
 
@@ -134,7 +132,7 @@ def _place(operation: Operation, name: str) -> int | None:
     return place
 
 
-def _maker(operation: Operation, name: str) -> Operation | None:
+def maker_of(operation: Operation, name: str) -> Operation | None:
     """The operation that made this input; None for what was handed in from outside."""
     place = _place(operation, name)
     if place is None or place >= len(operation.parents):
@@ -143,11 +141,20 @@ def _maker(operation: Operation, name: str) -> Operation | None:
     return None if parent is None else parent.itself()
 
 
-def _from_outside(operation: Operation, value: Tensor) -> str | None:
+def from_outside(operation: Operation) -> list[Values]:
+    """What it was given that was not computed in this graph, but for single numbers."""
+    return [
+        value
+        for name, value in operation.inputs().items()
+        if value.size > 1 and maker_of(operation, name) is None
+    ]
+
+
+def _from_outside(operation: Operation, value: Values) -> str | None:
     """It was not computed in this graph: data, as they were or as the cast to float16 left them."""
-    if value.numel() <= 1:
+    if value.size <= 1:
         return fact(FACTOR, **_where(operation, value))  # and no batch
-    nan = bool(torch.isnan(value).any())
+    nan = value.nan
     known = frames.handed_in(value)
     if known is not None and known.finite and not nan and value.dtype is torch.float16:
         return fact(
@@ -161,24 +168,24 @@ def _from_outside(operation: Operation, value: Tensor) -> str | None:
     )
 
 
-def of_result(operation: Operation, result: Tensor) -> str | None:
+def of_result(operation: Operation, result: Values) -> str | None:
     """It made something that is not finite, of inputs that are."""
     whole = operation
     half = torch.float16 in (result.dtype, operation.dtype)
     where = _where(operation, result)
     if operation.title in SOFTMAX or operation.title.startswith("ScaledDotProduct"):
-        rows = int(torch.isnan(result).all(-1).sum())
+        rows = result.nan_rows
         if rows and masked(operation):
             return fact("mask-overflow" if half_near(operation, half) else "nan-born",
                         rows=rows, **where)  # fmt: skip
         if rows and half:
-            return fact("forward-overflow", output=_largest_finite(result), **where)
+            return fact("forward-overflow", output=_told(result.largest_finite), **where)
     if _of_nothing(operation):
         return fact("nan-born", **where)
     # A softmax or a ReLU of finite values is finite: what came before it has done it.
     while operation.title in HARMLESS and (before := operation.source()) is not None:
         operation = before
-    if operation.title == "Sqrt" and not bool(torch.isnan(result).any()):
+    if operation.title == "Sqrt" and not result.nan:
         operation = in_chain(operation.source() or operation)  # what it was given was inf
     half = (
         torch.float16 in (result.dtype, operation.dtype)
@@ -187,12 +194,12 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
     )
     where = _where(operation, result)
     for parameter, weight in operation.weights():
-        if not fine(weight):
+        if not weight.finite:
             return fact("weights-nonfinite", tensor=parameter)
     joined = operation.title in JOINING and None in operation.parents
-    if joined and bool(torch.isnan(result).any()):
+    if joined and result.nan:
         return fact("nonfinite-input", kind="NaN")  # it makes nothing: what came from outside did
-    if not all(map(fine, operation.inputs().values())):
+    if not all(each.finite for each in operation.inputs().values()):
         return fact(FACTOR, **where)
     guard = zero_guard(operation)
     if guard is not None:
@@ -200,10 +207,9 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
         if constant is not None and in_half:
             return fact("epsilon-underflow", constant=constant or None, **where)
         return fact("nan-born", **where)
-    inputs = [each for each in operation.inputs().values() if each.is_floating_point()]
-    largest = max((float(each.abs().max()) for each in inputs if each.numel()), default=None)
-    infinite = bool(torch.isinf(result).any())
-    told = None if largest is None else f"{largest:.3g}"
+    largest = max((each.largest for each in operation.inputs().values() if each.size), default=None)
+    infinite = result.infinite
+    told = _told(largest)
     if operation.title in (
         "Log",
         "Sqrt",
@@ -215,10 +221,10 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
         "Log1P",
     ):
         return fact("nan-born", **where)
-    if operation.title == "Pow" and not _power_exists(operation):
+    if operation.title == "Pow" and not (operation.power and operation.power.answer()):
         return fact("nan-born", **where)
     if half:
-        return fact("forward-overflow", largest=told, output=_largest_finite(result), **where)
+        return fact("forward-overflow", largest=told, output=_told(result.largest_finite), **where)
     if infinite or (largest is not None and largest > 1e18):
         return fact("diverged", largest=told, **where)
     return fact("nan-born", largest=told, **where)
@@ -227,27 +233,17 @@ def of_result(operation: Operation, result: Tensor) -> str | None:
 def _of_nothing(operation: Operation) -> bool:
     """Whether it is a mean over no values at all: 0/0. All targets of a batch may be ignored."""
     weight = operation.saved.get("total_weight")
-    if weight is not None and weight.numel() == 1:
-        return bool(weight == 0)
-    return operation.title == "Mean" and getattr(operation.node, "_saved_self_numel", 1) == 0
+    if weight is not None and weight.size == 1:
+        return weight.zero
+    return operation.title == "Mean" and operation.setting("self_numel") == 0
 
 
-def _power_exists(operation: Operation) -> bool:
-    """Whether a power is a number at all: not one of a negative number with a broken exponent."""
-    base, exponent = operation.saved.get("self"), operation.saved.get("exponent")
-    power = getattr(operation.node, "_saved_exponent", None) if exponent is None else exponent
-    if base is None or not isinstance(power, (int, float, Tensor)):
-        return False
-    return fine(torch.pow(base.double(), power))
+def _told(largest: float | None) -> str | None:
+    """How far values go."""
+    return None if largest is None else f"{largest:.3g}"
 
 
-def _largest_finite(result: Tensor) -> str | None:
-    """How far what it made went before it was inf or NaN."""
-    finite = result[torch.isfinite(result)]
-    return f"{float(finite.abs().max()):.3g}" if finite.numel() else None
-
-
-def _where(operation: Operation, result: Tensor) -> dict[str, Any]:
+def _where(operation: Operation, result: Values) -> dict[str, Any]:
     return {
         "op": operation.words(),
         "module": operation.module,

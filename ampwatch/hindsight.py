@@ -1,0 +1,93 @@
+"""What is looked at where numbers come from a device some steps late: nothing can be looked into
+when it happens, so the passes after it are.
+"""
+
+from __future__ import annotations
+
+import time
+
+from torch import Tensor
+
+from ampwatch.probe.anatomy_values import capturing
+from ampwatch.probe.late_inquest import LateInquest
+from ampwatch.probe.news import Tale
+from ampwatch.probe.operations import Naming
+from ampwatch.probe.packing import PackingWatch
+from ampwatch.probe.search_plan import SearchPlan
+from ampwatch.probe.steps import StepReader
+from ampwatch.tally import Tally
+
+RESTED_STEPS = 1000
+"""After so many backward passes without trouble as much is looked into again."""
+MOST_GLANCES = 4
+"""So many graphs of finite losses are looked into."""
+
+
+class Hindsight:
+    """Learns of trouble late, and plans what to look at then.
+
+    Args:
+        reader: of gradients, which has the news.
+        tally: of the records so far.
+        plan: of searches in backward.
+        packing: whether what nodes keep may be read.
+        naming: of parameters.
+    """
+
+    def __init__(
+        self,
+        reader: StepReader,
+        tally: Tally,
+        plan: SearchPlan,
+        packing: PackingWatch,
+        naming: Naming,
+    ) -> None:
+        self._reader = reader
+        self._tally = tally
+        self._plan = plan
+        self._loss_plan = SearchPlan(reader.budget)
+        """Of inquests."""
+        self._packing = packing
+        self._naming = naming
+        self._heard = dict.fromkeys((reader.news.skips, reader.news.losses), (0, 0))
+        self._calm = self._glances = 0
+
+    def before_backward(self, roots: list[Tensor]) -> None:
+        """A backward pass begins."""
+        news = self._reader.news
+        self._calm += 1
+        self._learn(news.skips, self._plan, by_scale=self._tally.after_move)
+        self._learn(news.losses, self._loss_plan, by_scale=False)
+        if self._calm > RESTED_STEPS:
+            self._calm = 0
+            self._plan.rested()
+            self._loss_plan.rested()
+        if self._loss_plan.begins <= self._reader.step + 1 or news.vanished:
+            self._ask_ahead(roots)
+
+    def _learn(self, tale: Tale, plan: SearchPlan, *, by_scale: bool) -> None:
+        told, untold = self._heard[tale]
+        if (told, untold) == (tale.told, tale.untold):
+            return
+        self._calm = 0
+        self._heard[tale] = tale.told, tale.untold
+        if tale.told != told:
+            plan.found()
+        if tale.untold != untold:
+            plan.skipped(tale.latest, self._reader.step, by_scale=by_scale, explained=False)
+
+    def _ask_ahead(self, roots: list[Tensor]) -> None:
+        """Put every question of an inquest, if this loss may turn out not to be finite, or may have
+        an inf behind it that it does not show."""
+        reader, plan = self._reader, self._loss_plan
+        wanted = plan.wants(reader.coming(), reader.step_seconds())
+        glance = reader.news.vanished and self._glances < MOST_GLANCES
+        reader.news.vanished = False
+        if self._packing.seen or not (wanted or glance) or capturing(roots[0]):
+            return
+        self._glances += glance
+        begun = time.perf_counter()
+        reader.inquests.append(LateInquest(roots, self._naming))
+        reader.budget.loud()
+        if wanted:
+            plan.searched(reader.coming(), time.perf_counter() - begun, found=False)
