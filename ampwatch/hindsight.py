@@ -4,21 +4,26 @@ when it happens, so the passes after it are.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 
 from torch import Tensor
 
 from ampwatch.probe.anatomy_values import capturing
+from ampwatch.probe.batches import LEARNED_PASSES, Batches
 from ampwatch.probe.late_inquest import LateInquest
 from ampwatch.probe.news import Tale
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.packing import PackingWatch
-from ampwatch.probe.search_plan import SearchPlan
+from ampwatch.probe.search_plan import LONGEST_SEARCH_STEPS, SearchPlan
 from ampwatch.probe.steps import StepReader
 from ampwatch.tally import Tally
 
 RESTED_STEPS = 1000
 """After so many backward passes without trouble as much is looked into again."""
+MOST_BATCH_LOOKS = 64
+"""So often the batch of a loss that was not finite is looked at."""
 MOST_GLANCES = 4
 """So many graphs of finite losses are looked into."""
 
@@ -45,12 +50,13 @@ class Hindsight:
         self._reader = reader
         self._tally = tally
         self._plan = plan
-        self._loss_plan = SearchPlan(reader.budget)
+        self._loss_plan = SearchPlan(reader.budget, LONGEST_SEARCH_STEPS)
         """Of inquests."""
         self._packing = packing
         self._naming = naming
         self._heard = dict.fromkeys((reader.news.skips, reader.news.losses), (0, 0))
-        self._calm = self._glances = 0
+        self._calm = self._glances = self._batch_looks = 0
+        self._batches = Batches()
 
     def before_backward(self, roots: list[Tensor]) -> None:
         """A backward pass begins."""
@@ -64,6 +70,28 @@ class Hindsight:
             self._loss_plan.rested()
         if self._loss_plan.begins <= self._reader.step + 1 or news.vanished:
             self._ask_ahead(roots)
+        if self._batches.passes < LEARNED_PASSES and self._readable(roots):
+            self._batches.learn(roots, self._naming)
+
+    def skipped(self, losses: Sequence[Tensor | float]) -> str | None:
+        """The scaler has waited for the device, to skip a step: nothing is in the way of a look.
+
+        Returns:
+            The fact that the batch is to blame, where its loss was not finite for that reason.
+        """
+        if all(math.isfinite(float(loss)) for loss in losses):
+            return None
+        step = self._reader.step
+        found = None
+        if self._batch_looks < MOST_BATCH_LOOKS:
+            self._batch_looks += 1
+            found = self._batches.trouble()
+        explained = found is not None
+        self._loss_plan.skipped(step, step, by_scale=False, explained=explained)
+        return found
+
+    def _readable(self, roots: list[Tensor]) -> bool:
+        return not self._packing.seen and not capturing(roots[0])
 
     def _learn(self, tale: Tale, plan: SearchPlan, *, by_scale: bool) -> None:
         told, untold = self._heard[tale]
@@ -83,7 +111,7 @@ class Hindsight:
         wanted = plan.wants(reader.coming(), reader.step_seconds())
         glance = reader.news.vanished and self._glances < MOST_GLANCES
         reader.news.vanished = False
-        if self._packing.seen or not (wanted or glance) or capturing(roots[0]):
+        if not (wanted or glance) or not self._readable(roots):
             return
         self._glances += glance
         begun = time.perf_counter()

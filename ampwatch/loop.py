@@ -80,6 +80,7 @@ class Loop:
             self.recorder.named,
             self.reader,
             self.recorder.tally,
+            self.optimizers.together,
         )
         self.stepping = Stepping(
             self.guard,

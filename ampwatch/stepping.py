@@ -115,7 +115,7 @@ class Stepping:
         dtype = self._autocast.dtype()
         if state.values is None and found and not state.ran:
             # The scaler has skipped this step: so it has waited for the device itself.
-            self._trouble.skipped_late(state, alone=len(self.optimizers.states) == 1)
+            self._trouble.skipped_late(state, losses)
         else:
             self._trouble.before_record(state)
         if self.dissection is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.search_plan import SearchPlan
-from ampwatch.probe.statistics import spoilt
+from ampwatch.probe.statistics import LateStatistics, as_fact, spoilt
 from ampwatch.probe.steps import StepReader
 from ampwatch.record.facts import fact
 from ampwatch.tally import Tally
@@ -45,6 +46,7 @@ class Trouble:
         naming: of parameters that an optimizer may not have shown yet.
         reader: of gradients; it keeps the budget, and learns of skips where numbers come late.
         tally: of the records so far.
+        together: whether all optimizers step after the same backward pass.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Trouble:
         naming: Naming,
         reader: StepReader,
         tally: Tally,
+        together: Callable[[], bool],
     ) -> None:
         self.packing = PackingWatch()
         self.search = OriginSearch(naming, self.packing)
@@ -61,6 +64,7 @@ class Trouble:
         """Which backward passes are to be searched."""
         self._reader = reader
         self._tally = tally
+        self._together = together
         self._hindsight = Hindsight(reader, tally, self.plan, self.packing, naming)
         self._arming_seconds = 0.0
         self._origin: str | None = None
@@ -181,28 +185,31 @@ class Trouble:
         self._looks += 1
         self._look_at_statistics()
 
-    def skipped_late(self, state: OptimizerState, alone: bool) -> None:
+    def skipped_late(self, state: OptimizerState, losses: Sequence[Tensor | float]) -> None:
         """Where numbers come late, the scaler has waited for the device to skip this step: nothing
         is in the way of a look now. Whether these gradients are still there at the next step is
         told by their change counters, without a look.
 
         Args:
-            alone: it is the only optimizer; of several, another's pass may come before its
-                gradients are cleared.
+            losses: what was back-propagated for it.
         """
+        found = self._hindsight.skipped(losses)
+        if found is not None:
+            self._facts.add(found)
         if state.left is not None and state.left.stale:
             self._facts.add(fact("stale-gradients", tensor=state.left.name(self._names)))
-        state.left = Left.of(state.parameters) if alone else None
-        self._waiting = [state] if alone else []
+        state.left = Left.of(state.parameters)
+        if state not in self._waiting:
+            self._waiting.append(state)
         if self._looks < MOST_LOOKS:
             self._looks += 1
             self._look_at_statistics(waited=True)
 
     def _look_at_statistics(self, *, waited: bool = False) -> None:
-        for module, buffer in spoilt(self._names.models(), waited=waited):
-            if module not in self._told:
-                self._told.add(module)
-                self._facts.add(fact("batchnorm-statistics", module=module, buffer=buffer))
+        for buffer in spoilt(self._names.models(), waited=waited):
+            if buffer.module not in self._told:
+                self._told.add(buffer.module)
+                self._facts.add(as_fact(buffer.module, buffer.name))
 
     def _note_absent(self, state: OptimizerState) -> None:
         """Parameters that have had no gradient at any detail step so far: those of a branch that
@@ -231,6 +238,8 @@ class Trouble:
         if self.at_once:
             self._look_at_statistics()
             self._suspicious = state.values is not None and 0.0 in state.values
+        else:
+            state.statistics = LateStatistics(self._names.models())
         if state.movement is not None:
             state.movement.look()
 
@@ -243,10 +252,16 @@ class Trouble:
         return any(each.startswith("backward-origin") for each in self._facts)
 
     def _ask_waiting(self) -> None:
-        """As :meth:`_ask_suspects`, for gradients that cannot be looked at."""
-        for state in self._waiting:
-            if state.left is not None and not state.left.unchanged():
-                state.left, self._waiting = None, []
+        """As :meth:`_ask_suspects`, for gradients that cannot be looked at.
+
+        Where the optimizers of a loop do not share their passes, one of another may come before
+        these gradients are cleared: nothing is told there.
+        """
+        together = self._together()
+        for state in self._waiting.copy():
+            if state.left is None or not together or not state.left.unchanged():
+                state.left = None
+                self._waiting.remove(state)
 
     def _ask_suspects(self) -> None:
         """Whether what was inf or NaN at the step before is so still, before this pass begins.

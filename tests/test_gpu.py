@@ -14,6 +14,7 @@ from training_loops import RecordingHost, assert_same_weights, found_inf, true_n
 import ampwatch
 from ampwatch.controls import Request
 from ampwatch.record import StepAnatomy
+from ampwatch.record.facts import split_fact
 
 pytestmark = [
     pytest.mark.gpu,
@@ -109,6 +110,59 @@ def test_no_step_waits_for_the_device(recorded: RecordingHost, no_waiting: None)
     assert recorded.notices == [], "a wait of ours would have raised, and have been told"
     assert len(recorded.steps) == 33
     assert all("accuracy" in record.metrics for record in recorded.steps[1:])
+
+
+def test_where_inf_in_a_loss_came_from_is_told_without_waiting(
+    recorded: RecordingHost, no_waiting: None
+) -> None:
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 1)).cuda()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4, fused=True)
+    scaler = torch.amp.GradScaler("cuda")
+    watch = ampwatch.hook(net, optimizer, scaler)
+    inputs = torch.randn(8, 16, device="cuda")
+
+    def take(gain: float) -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.float16):
+            loss = (net[2](net[1](net[0](inputs)) * gain)).float().pow(2).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    for step in range(6):
+        take(1.0 if step < 3 else 1e6)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    for _ in range(20):
+        take(1e6)
+    torch.cuda.set_sync_debug_mode("default")
+    watch.close()
+    assert recorded.notices == [], "a wait of ours would have raised, and have been told"
+    facts = [split_fact(each) for record in recorded.steps for each in record.facts]
+    causes = [details for name, details in facts if name == "forward-overflow"]
+    assert causes
+    assert {details["after"] for details in causes} == {"0"}
+
+
+def test_a_batch_with_nan_is_named_where_the_scaler_has_waited(recorded: RecordingHost) -> None:
+    net = nn.Linear(16, 1).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+    watch = ampwatch.hook(net, optimizer, scaler)
+    for step in range(12):
+        inputs = torch.randn(8, 16, device="cuda")
+        if step == 7:
+            inputs[0, 0] = math.nan
+        optimizer.zero_grad()
+        with torch.autocast("cuda", torch.float16):
+            loss = net(inputs).float().pow(2).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    watch.close()
+    assert recorded.skips == [7]
+    found = [split_fact(each) for each in recorded.steps[7].facts]
+    assert ("nonfinite-input", {"kind": "NaN", "name": "inputs"}) in found
 
 
 @pytest.mark.parametrize("size", [1, 1000, 10**6, 10**7])

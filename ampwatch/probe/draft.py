@@ -79,6 +79,7 @@ class Draft:
         "_overhead",
         "_parameters",
         "_sizes",
+        "_statistics",
         "_step",
         "_values",
         "explained",
@@ -108,6 +109,7 @@ class Draft:
         self._flow = state.flow
         self._origin_search = state.origin
         self._inquests = state.inquests
+        self._statistics = state.statistics
         self._movement = state.movement
         self._clips = state.clips
         self._around = around
@@ -136,7 +138,7 @@ class Draft:
             Whether the step was skipped.
         """
         norms, found, scale_and_tracker, losses, late, totals, counts, *looks = numbers
-        figures, flow, nodes, moved, *answers = looks
+        figures, flow, nodes, moved, statistics, *answers = looks
         around = self._around
         if self._values is not None:
             norms = self._values
@@ -164,7 +166,7 @@ class Draft:
             metrics = {**metrics, **dict(zip(around.late, late, strict=True))}
         self.finite_loss = all(map(math.isfinite, losses))
         self.vanished = bool(figures) and 0.0 in norms
-        facts = self._facts(nodes, [] if skipped else moved, answers)
+        facts = self._facts(nodes, [] if skipped else moved, statistics, answers)
         send(
             StepRecord(
                 self._step,
@@ -202,10 +204,14 @@ class Draft:
         return bool(skipped)
 
     def _facts(
-        self, nodes: list[float], moved: list[float], answers: list[list[float]]
+        self,
+        nodes: list[float],
+        moved: list[float],
+        statistics: list[float],
+        answers: list[list[float]],
     ) -> tuple[str, ...]:
         """Those that were known, and those that the numbers tell."""
-        fresh = set()
+        fresh = self._statistics.facts(statistics) if self._statistics is not None else set()
         for inquest, numbers in zip(self._inquests, answers, strict=True):
             cause = inquest.fact(numbers)
             if cause is not None and (not self.finite_loss or cause.startswith(HIDDEN)):

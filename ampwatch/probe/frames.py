@@ -42,6 +42,13 @@ def handed_in(value: Values) -> HandedIn | None:
 
 def holders(size: int) -> Iterator[tuple[str, Values]]:
     """Variables of the script that hold a tensor of so many values, those of the loop first."""
+    for name, tensor in held():
+        if tensor.numel() == size:
+            yield name, Values(tensor)
+
+
+def held() -> Iterator[tuple[str, Tensor]]:
+    """Variables of the script that hold data, those of the loop first."""
     frame: Any = sys._getframe(1)
     for _ in range(MOST_FRAMES):
         if frame is None:
@@ -52,8 +59,8 @@ def holders(size: int) -> Iterator[tuple[str, Values]]:
             if frame.f_code.co_flags & CO_OPTIMIZED and sys.version_info < (3, 13):
                 snapshot.clear()  # a snapshot, which would keep the loop's tensors alive
             for name, tensor in _tensors(variables):
-                if tensor.numel() == size and _data(tensor):
-                    yield name, Values(tensor)
+                if _data(tensor):
+                    yield name, tensor
         frame = frame.f_back
 
 

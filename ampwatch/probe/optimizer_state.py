@@ -17,6 +17,7 @@ from ampwatch.probe.late_inquest import LateInquest
 from ampwatch.probe.left import Left
 from ampwatch.probe.movement import Movement
 from ampwatch.probe.parameters import trained
+from ampwatch.probe.statistics import LateStatistics
 
 
 class OptimizerState:
@@ -44,6 +45,7 @@ class OptimizerState:
         "scale",
         "scaler",
         "stale",
+        "statistics",
         "stepped_at",
         "suspect",
         "unscaled_at",
@@ -86,5 +88,7 @@ class OptimizerState:
         self.inquests: Sequence[LateInquest] = ()
         """What will tell where inf or NaN in its losses came from."""
         self.movement: Movement | None = None
+        self.statistics: LateStatistics | None = None
+        """The running statistics at its end, where numbers come late."""
         self.made_at: tuple[int, Tensor] | None = None
         """Its latest scaled backward pass and the scale then, where an update came since."""

@@ -76,6 +76,10 @@ class Optimizers:
             and not ids.isdisjoint(map(id, trained(optimizer)))
         ]
 
+    def together(self) -> bool:
+        """Whether the gradients of all were made by the same backward pass."""
+        return len({state.read_at for state in self.states.values()}) <= 1
+
     def overlaps(self, optimizers: Sequence[Optimizer]) -> bool:
         """Whether any of these is watched already."""
         return any(not self.own.isdisjoint(map(id, trained(each))) for each in optimizers)

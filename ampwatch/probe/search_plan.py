@@ -39,15 +39,16 @@ class SearchPlan:
 
     Args:
         budget: of the expensive looks.
+        patience: for how many steps to search after the first skip.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, patience: int = FIRST_SEARCH_STEPS) -> None:
         self._budget = budget
         self.begins = NEVER
         """No pass is searched before that of this step."""
         self._armed_at = self._until = self._due = -1
         self._recent: deque[int] = deque(maxlen=BEATS)
-        self._patience = FIRST_SEARCH_STEPS
+        self._first_patience = self._patience = patience
         self._searches = self._found = self._vain = 0
         self._free = 0
         self._free_seconds = self._cost = 0.0
@@ -111,7 +112,7 @@ class SearchPlan:
     def found(self) -> None:
         """A search has shown where it began."""
         self._found += 1
-        self._patience, self._vain = FIRST_SEARCH_STEPS, 0
+        self._patience, self._vain = self._first_patience, 0
         self._until = self._armed_at = -1
 
     def rested(self) -> None:

@@ -233,6 +233,7 @@ class StepReader:
                 () if state.flow is None else state.flow.scalars,
                 () if state.origin is None else state.origin.scalars,
                 () if state.movement is None else state.movement.scalars,
+                () if state.statistics is None else state.statistics.scalars,
                 *(inquest.scalars for inquest in state.inquests),
             ),
             device,

@@ -141,6 +141,14 @@ def maker_of(operation: Operation, name: str) -> Operation | None:
     return None if parent is None else parent.itself()
 
 
+def of_batch(name: str, largest: float, module: str | None) -> str:
+    """A batch has numbers that float16 has no room for, where it is cast to that."""
+    return fact(
+        "forward-overflow", op="cast of the input to float16", name=name, module=module,
+        largest=_told(largest), dtype="float16",
+    )  # fmt: skip
+
+
 def from_outside(operation: Operation) -> list[Values]:
     """What it was given that was not computed in this graph, but for single numbers."""
     return [
@@ -157,10 +165,7 @@ def _from_outside(operation: Operation, value: Values) -> str | None:
     nan = value.nan
     known = frames.handed_in(value)
     if known is not None and known.finite and not nan and value.dtype is torch.float16:
-        return fact(
-            "forward-overflow", op="cast of the input to float16", name=known.name,
-            module=operation.module, largest=f"{known.largest:.3g}", dtype=dtype_name(value.dtype),
-        )  # fmt: skip
+        return of_batch(known.name, known.largest, operation.module)
     return fact(
         "nonfinite-input",
         kind="NaN" if nan else "inf",

@@ -80,8 +80,11 @@ def _forward(run: Run) -> Iterator[Finding]:
     for trends in run.trends.values():
         span, first = trends.loss.infinite, trends.loss.first_bad
         if span is not None and first == first:
-            message = f"the loss itself was inf in {count_words(span.count, 'step')}: the forward "
-            message += "pass went beyond float16's 65504, and no scale can help"
+            message = (
+                f"the loss itself was inf in {count_words(span.count, 'step')}. Where it arose "
+            )
+            message += "was not seen; in float16 it is most often a value beyond 65504 in the "
+            message += "forward pass. No scale can help"
             yield Finding.over(span, "forward-overflow", "error", message)
             return
 

@@ -94,15 +94,19 @@ def _factor(run: Run) -> Finding | None:
 
 
 def _nan_loss(run: Run) -> Finding | None:
-    weights = "weights-nonfinite" in run.facts
+    weights = run.facts.get("weights-nonfinite")
     for trends in run.trends.values():
         span, first = trends.loss.nan, trends.loss.first_bad
         if span is not None and first != first:
             message = f"the loss itself was NaN in {count_words(span.count, 'step')}"
-            message += ": weights were already inf or NaN" if weights else ""
+            if weights is not None and weights.first <= span.first:
+                message += ": weights were already inf or NaN"
+            else:
+                message += ", and where it arose was not seen"
+                message += "; since then weights are inf or NaN too" if weights else ""
             message += ": no scale can help"
             return Finding.over(
-                span, "nan-not-overflow", "error", message, weights_nonfinite=weights
+                span, "nan-not-overflow", "error", message, weights_nonfinite=weights is not None
             )
     return None
 

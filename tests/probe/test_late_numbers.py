@@ -6,7 +6,7 @@ import pytest
 import torch
 from late_numbers import SlowTransfer, make_late
 from torch import nn
-from training_loops import RecordingHost, found_inf, true_norm
+from training_loops import RecordingHost, assert_same_weights, found_inf, true_norm
 
 import ampwatch
 from ampwatch.probe.transfer import Transfer
@@ -197,3 +197,111 @@ def test_weights_that_stand_still_are_told_late_and_skipped_ones_do_not_count(
     told = facts_named(recorded, "weights-still")
     assert set(told) <= details - set(recorded.skips)
     assert (1 in told, 35 in told) == (still, still)
+
+
+@pytest.mark.parametrize("clear", [False, True])
+def test_optimizers_that_share_a_pass_are_asked_what_they_left(
+    clear: bool, recorded: RecordingHost, late: None
+) -> None:
+    one, two = nn.Linear(4, 2), nn.Linear(4, 2)
+    first, second = (torch.optim.SGD(each.parameters(), lr=0.0) for each in (one, two))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ampwatch.hook([one, two], [first, second], scaler):
+        for step in range(6):
+            first.zero_grad()
+            if clear:
+                second.zero_grad()
+            gain = float("inf") if step == 2 else 1.0
+            scaler.scale((one(torch.ones(3, 4)) + two(torch.ones(3, 4)) * gain).sum()).backward()
+            scaler.step(first)
+            scaler.step(second)
+            scaler.update()
+    assert facts_named(recorded, "stale-gradients") == ([] if clear else [3, 4, 5])
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_pass_of_another_network_does_not_make_gradients_stale(
+    times: int, recorded: RecordingHost, late: None
+) -> None:
+    judge, maker = nn.Linear(4, 1), nn.Linear(2, 4)
+    of_judge, of_maker = (torch.optim.SGD(each.parameters(), lr=0.0) for each in (judge, maker))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ampwatch.hook([judge, maker], [of_judge, of_maker], scaler):
+        for _ in range(8):
+            for _ in range(times):
+                of_judge.zero_grad()
+                scaler.scale((judge(torch.ones(3, 4)) * float("inf")).sum()).backward()
+                scaler.step(of_judge)
+                scaler.update()
+            of_maker.zero_grad()
+            scaler.scale(judge(maker(torch.ones(3, 2))).sum()).backward()
+            scaler.step(of_maker)
+            scaler.update()
+    assert len(recorded.skips) >= 8
+    assert facts_named(recorded, "stale-gradients") == []
+
+
+def test_a_batch_is_not_blamed_for_what_the_model_made_of_it(
+    recorded: RecordingHost, late: None
+) -> None:
+    net = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ampwatch.hook(net, optimizer, scaler):
+        for step in range(12):
+            inputs, targets = torch.randn(3, 4), torch.randn(3, 4)
+            optimizer.zero_grad()
+            made = net(inputs)
+            if step == 8:
+                made = made / 0.0
+            kept = made.detach()  # of the same size as the batch, and NaN or inf at step 8
+            scaler.scale((made - targets).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    assert recorded.skips == [8]
+    assert not torch.equal(kept, targets)
+    assert facts_named(recorded, "nonfinite-input") == []
+
+
+def test_running_statistics_without_a_scaler_are_told_at_the_next_detail_step(
+    recorded: RecordingHost, late: None
+) -> None:
+    net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    with ampwatch.hook(net, optimizer):
+        for step in range(80):
+            optimizer.zero_grad()
+            net(torch.randn(3, 4) * (float("nan") if step == 2 else 1.0)).square().sum().backward()
+            optimizer.step()
+    told = facts_named(recorded, "batchnorm-statistics")
+    details = {stats.step for stats in recorded.stats}
+    assert told
+    assert set(told) == {step for step in details if step >= 2}
+
+
+def weights_of(hooked: bool) -> dict[str, torch.Tensor]:
+    """After a training in which losses were inf and NaN, and all was well in between."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=5)
+    watch = ampwatch.hook(net, optimizer, scaler) if hooked else None
+    for step in range(60):
+        inputs = torch.randn(6, 4)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.float16):
+            loss = (net(inputs).float() * (1e30 if step % 9 == 7 else 1.0)).square().mean()
+        if step == 20:
+            loss = loss * float("nan")
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    if watch is not None:
+        watch.close()
+    return dict(net.state_dict())
+
+
+def test_asking_ahead_changes_no_bit(recorded: RecordingHost, late: None) -> None:
+    assert_same_weights(weights_of(hooked=False), weights_of(hooked=True))
+    assert facts_named(recorded, "diverged"), "losses were looked into"
+    assert recorded.notices == []
