@@ -47,6 +47,12 @@ def recorded() -> Iterator[RecordingHost]:
     host.install(None)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for a process of theirs."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files in front; the others keep their order."""
     here = Path(__file__).parent

@@ -148,6 +148,7 @@ async def test_every_key_of_the_dashboard_still_works_beside_a_lesson(tapes: Pat
         await pilot.press("question_mark")
         assert "The lesson" in screen_text(app)
         await pilot.press("escape")
+        job.pieces = job.pieces[: job.place]  # what the second part waits for does not come
         await pilot.press("n")
         assert app.player.index == 1
 
