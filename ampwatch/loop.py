@@ -162,6 +162,8 @@ class Loop:
             losses = self._ledger.losses.latest()
             gain = self.knobs.loss_gain
             self.stepping.dissection.before_backward(tensors, unscaled, losses, gain)
+        if self.autocast.plain is None:
+            self.autocast.look(tensors)
         self.trouble.before_backward(tensors, self._ledger.losses)
         if self.reader.spacing.earliest <= self.reader.step + 1:
             self.reader.before_backward(tensors)

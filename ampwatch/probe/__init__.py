@@ -4,6 +4,7 @@
 private.py          the only file that touches torch's private names
 patch.py            one wrapper around a function of torch's, however many listen
 autocast.py         which dtype autocast lowers to, and the key that changes it
+computed.py         which dtype a loop without autocast computes in
 backward.py         what is back-propagated
 losses.py           which losses that makes, without the scale
 ledger.py           how many backward passes, and whose gradients carry the scale

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.amp.autocast_mode import autocast
 
 from ampwatch.probe import private
+from ampwatch.probe.computed import computed_in
 from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.patch import Listeners, Patch
 from ampwatch.probe.resume import deprecated
@@ -38,6 +40,8 @@ class AutocastWatch:
         self.override: str | None = None
         """The dtype regions are made to lower to; None leaves them as they are."""
         self._dtype: str | None = None
+        self.plain: str | None = None
+        """What the loop computes in outside of autocast; None until it was looked at."""
         self._failed = failed
 
     def open(self) -> None:
@@ -48,8 +52,14 @@ class AutocastWatch:
         _patch.remove(self)
 
     def dtype(self) -> str:
-        """What this step computes in: what the first region it entered lowers to."""
-        return self._dtype or "float32"
+        """What this step computes in: what the first region it entered lowers to; without one,
+        what its own numbers are."""
+        return self._dtype or self.plain or "float32"
+
+    def look(self, roots: list[Tensor]) -> None:
+        """A backward pass begins, and no region was entered yet in this loop."""
+        dtype = None if self.seen else computed_in(roots)
+        self.plain = "float32" if dtype is None else dtype_name(dtype)
 
     def next_step(self) -> None:
         self._dtype = None

@@ -19,7 +19,7 @@ from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.gradients import dense
 from ampwatch.probe.guards import guard_behind
 from ampwatch.probe.node_hooks import Gradients, NodeHooks
-from ampwatch.probe.operations import Naming, Operation, operations_of
+from ampwatch.probe.operations import PRODUCTS, Naming, Operation, operations_of
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.private import compiled_autograd, saved_tensors
 from ampwatch.probe.transfer import at_hand
@@ -48,8 +48,6 @@ ROOTS = {
     "Div": 1,
 }
 """Those that people guard with a small constant, and which of their inputs has it."""
-PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Mv", "Addmv", "Dot")
-"""Sums of products: where some are inf, a sum can be NaN, and it is an overflow all the same."""
 
 
 class Visit(NamedTuple):
@@ -158,7 +156,7 @@ class OriginSearch:
         came, _ = _largest(incoming)
         pole = self._pole(visit.title, node)
         nan = value != value
-        if nan and visit.title in PRODUCTS:
+        if nan and visit.title in PRODUCTS:  # where some are inf, their sum can be NaN
             nan = not any(bool(torch.isinf(each).any()) for each in outgoing if each is not None)
         largest = 0.0 if came is None else came.item()
         self._found = _fact(visit, largest, nan=nan, pole=pole is not None and bool(pole))

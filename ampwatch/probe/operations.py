@@ -27,6 +27,8 @@ PASSING = (
 MOST_NODES = 20_000
 """A walk over the graph of a very large model stops here, at the operations nearest the loss."""
 
+PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Mv", "Addmv", "Dot")
+"""Sums of products."""
 SETTINGS = ("exponent", "min", "eps", "self_numel")
 PIECE = 16
 """Matrices that are multiplied again at a time."""
