@@ -91,16 +91,22 @@ def _forward(run: Run) -> Iterator[Finding]:
 
 def _epsilon(run: Run) -> Iterator[Finding]:
     """A division, log or power of exactly 0 in float16, behind an addition of a constant or a
-    clamp that should have kept it away from 0."""
+    clamp that should have kept it away from 0; or a root of it, whose value is finite and whose
+    derivative is not."""
     seen = run.facts.get("epsilon-underflow")
-    if seen is None:
+    origins = run.facts.get("backward-origin")
+    backward = None if origins is None else origins.only("epsilon")
+    for each, constant in ((seen, "constant"), (backward, "epsilon")):
+        if each is None:
+            continue
+        value = each.value(constant)
+        message = "a small constant"
+        message += f" ({value})" if value not in (None, "yes") else ""
+        message += f" is 0 in float16 where it should keep a value away from 0{place_words(each)}"
+        message += "; its derivative is inf at 0, beside a finite loss" if each is backward else ""
+        message += ": the smallest number float16 can hold is 6e-08"
+        yield _told(run, "epsilon-underflow", each, message)
         return
-    constant = seen.value("constant")
-    message = "a small constant"
-    message += f" ({constant})" if constant else ""
-    message += f" is 0 in float16 where it should keep a value away from 0{place_words(seen)}"
-    message += ": the smallest number float16 can hold is 6e-08"
-    yield _told(run, "epsilon-underflow", seen, message)
 
 
 def _mask(run: Run) -> Iterator[Finding]:
@@ -159,7 +165,8 @@ RULES = (
         "A small constant is 0 in float16 where it guards a division.",
         "float16 ends at 6e-8 (2^-24); 1e-8 and 1e-12, the usual guards, are 0 there, and a "
         "constant row gives 0/0. bfloat16 and float32 would not show it. Recognised at a division, "
-        "log or rsqrt of exactly 0 in float16 behind an added or clamped constant.",
+        "log or rsqrt of exactly 0 in float16 behind an added or clamped constant, or in the "
+        "backward pass of a root of it.",
         "Use a guard of at least 1e-4 in float16, or compute this part in float32.",
         _epsilon,
         source="pytorch issues 32137 and 61954; derived: 2^-25 and below round to 0 in binary16 "

@@ -44,9 +44,11 @@ def _nan(run: Run) -> Iterator[Finding]:
         )  # fmt: skip
         return
     origins = run.facts.get("backward-origin")
-    origin = None if origins is None else origins.only(kind="nan")
+    origin = None if origins is None else origins.only(kind="nan", without=("epsilon",))
     if origin is not None:
         yield _in_backward(run, origin)
+        return
+    if origins is not None and origins.told("epsilon"):
         return
     if any(name in run.facts for name in EXPLAINED if name != "nonfinite-factor"):
         return

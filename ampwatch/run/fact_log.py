@@ -28,12 +28,20 @@ class Seen:
         """How often it came with such a detail."""
         return sum(n for (_, each), n in zip(self.details, self.times, strict=True) if key in each)
 
-    def only(self, **wanted: str) -> Seen | None:
-        """Where it came with these details, as far as those are kept."""
+    def only(self, *keys: str, without: tuple[str, ...] = (), **wanted: str) -> Seen | None:
+        """Where it came with these details, as far as those are kept.
+
+        Args:
+            keys: of details that must be there, whatever they say.
+            without: keys of details that must not.
+            wanted: details that must say this.
+        """
         kept = [
             (step, each, times)
             for (step, each), times in zip(self.details, self.times, strict=True)
             if wanted.items() <= each.items()
+            and each.keys() >= set(keys)
+            and each.keys().isdisjoint(without)
         ]
         if not kept:
             return None

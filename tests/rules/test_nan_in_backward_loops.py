@@ -56,6 +56,39 @@ def equal_rows_and_a_scale_that_settles() -> None:
     distances(by_chance(120), init=2.0**24)
 
 
+def lengths(epsilon: float, dtype: torch.dtype) -> None:
+    """Lengths of rows, one of which is 0 in every fifth step, with a guard under the root."""
+    model = nn.Linear(8, 8, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    scaler = scaling(init_scale=16.0)
+    for step in range(60):
+        x = torch.randn(16, 8)
+        if step % 5 == 3:
+            x[3] = 0.0
+        optimizer.zero_grad()
+        with amp():
+            out = model(x)
+        squares = out.to(dtype).square().sum(1)
+        scaler.scale(((squares + epsilon).sqrt().float() - 1).square().mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+@LOOPS.add("epsilon-underflow", may="scale-below-one scale-collapse growth-interval-too-short")
+def a_guard_under_a_root_that_float16_has_no_room_for() -> None:
+    lengths(1e-8, torch.float16)
+
+
+@LOOPS.add()
+def a_guard_under_a_root_in_float32() -> None:
+    lengths(1e-8, torch.float32)
+
+
+@LOOPS.add()
+def a_guard_under_a_root_that_float16_has_room_for() -> None:
+    lengths(1e-4, torch.float16)
+
+
 @LOOPS.add("nan-not-overflow")
 def a_batch_whose_targets_are_all_ignored() -> None:
     embedding, head = nn.Embedding(20, 16), nn.Linear(16, 20)
