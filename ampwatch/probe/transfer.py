@@ -26,7 +26,7 @@ class Transfer:
         device: where most of them are.
     """
 
-    __slots__ = ("_event", "_host", "_sizes", "_values")
+    __slots__ = ("_event", "_host", "_known", "_values")
 
     def __init__(
         self,
@@ -43,17 +43,10 @@ class Transfer:
                 for group in groups
             ]
             return
-        self._sizes = [len(group) for group in groups]
+        self._known, far = apart(groups)
         with torch.no_grad(), torch.cuda.device(device):
             # float64, or a norm of large values would not fit.
-            numbers = [
-                torch.as_tensor(each)
-                .detach()
-                .reshape(-1)
-                .to(device, torch.float64, non_blocking=True)
-                for group in groups
-                for each in ((group,) if isinstance(group, Tensor) else group)
-            ]
+            numbers = [each.to(device, torch.float64, non_blocking=True) for each in far]
             packed = torch.cat(numbers) if numbers else torch.empty(0, device=device)
             self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
             self._host.copy_(packed, non_blocking=True)
@@ -69,9 +62,28 @@ class Transfer:
         if self._values is None:
             self._event.synchronize()
             numbers = iter(self._host.tolist())
-            self._values = [[next(numbers) for _ in range(size)] for size in self._sizes]
+            self._values = [
+                [next(numbers) if each is None else each for each in row] for row in self._known
+            ]
         return self._values
 
 
-def _tensor(each: Tensor | float) -> Tensor:
-    return each if isinstance(each, Tensor) else torch.tensor(each, dtype=torch.float64)
+def apart(
+    groups: Sequence[Sequence[Tensor] | Sequence[float] | Tensor],
+) -> tuple[list[list[float | None]], list[Tensor]]:
+    """The numbers that are here already, with None for each that is not; and those, in that order,
+    as tensors of one dimension. What is here stays: to send it to a device would wait for it."""
+    known: list[list[float | None]] = []
+    far: list[Tensor] = []
+    for group in groups:
+        row: list[float | None] = []
+        for each in (group,) if isinstance(group, Tensor) else group:
+            if not isinstance(each, Tensor):
+                row.append(each)
+            elif at_hand(each):
+                row += each.detach().reshape(-1).tolist()
+            else:
+                far.append(each.detach().reshape(-1))
+                row += [None] * each.numel()
+        known.append(row)
+    return known, far

@@ -9,7 +9,7 @@ from torch import nn
 from training_loops import RecordingHost, assert_same_weights, found_inf, true_norm
 
 import ampwatch
-from ampwatch.probe.transfer import Transfer
+from ampwatch.probe.transfer import Transfer, apart
 from ampwatch.record import ActivationStats
 from ampwatch.record.facts import split_fact
 
@@ -128,6 +128,13 @@ def test_numbers_on_the_cpu_are_there_at_once() -> None:
     assert transfer.values() == [[1.5], [], [2, True]]
     assert Transfer((), None).values() == []
     assert Transfer(([0.1, 2.0],), CPU).values() == [[0.1, 2.0]], "numbers already"
+
+
+def test_what_is_here_already_is_not_sent_to_a_device() -> None:
+    there, many = torch.empty((), device="meta"), torch.empty(2, device="meta")
+    known, far = apart(([there, 0.5, torch.tensor(3)], [], many, torch.tensor([1.0, 2.0])))
+    assert known == [[None, 0.5, 3], [], [None, None], [1.0, 2.0]]
+    assert [each.shape for each in far] == [(1,), (2,)]
 
 
 def facts_named(recorded: RecordingHost, name: str) -> list[int]:
