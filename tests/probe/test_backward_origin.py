@@ -227,6 +227,11 @@ def test_a_root_whose_guard_is_lost_in_float16(
         return length.sqrt().float().mean()
 
     train(recorded, loss_of, scale=16.0)
+    if place == "limit" and told is not None:
+        probe = torch.zeros(1, dtype=dtype, requires_grad=True)
+        probe.clamp(min=epsilon).sqrt().backward()
+        if bool(torch.isfinite(probe.grad)):  # since torch 2.14, where the limit itself is 0
+            told = None
     if epsilon is not None and told is None:
         assert recorded.skips == []
         return
