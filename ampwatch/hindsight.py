@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ampwatch.probe.anatomy_values import capturing
-from ampwatch.probe.batches import LEARNED_PASSES, Batches
+from ampwatch.probe.batches import Batches
 from ampwatch.probe.late_inquest import LateInquest
-from ampwatch.probe.news import Tale
+from ampwatch.probe.news import Remains, Tale
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.packing import PackingWatch
 from ampwatch.probe.search_plan import LONGEST_SEARCH_STEPS, SearchPlan
@@ -56,7 +56,16 @@ class Hindsight:
         self._naming = naming
         self._heard = dict.fromkeys((reader.news.skips, reader.news.losses), (0, 0))
         self._calm = self._glances = self._batch_looks = 0
+        self._looked_at = -1
+        """The latest step whose batch was looked at; news of it are none any more."""
+        self._remains = Remains()
+        self._remains.looked()
         self._batches = Batches()
+
+    @property
+    def learning(self) -> bool:
+        """Whether the steps are still learned from."""
+        return self._batches.learning
 
     def before_backward(self, roots: list[Tensor]) -> None:
         """A backward pass begins."""
@@ -70,8 +79,12 @@ class Hindsight:
             self._loss_plan.rested()
         if self._loss_plan.begins <= self._reader.step + 1 or news.vanished:
             self._ask_ahead(roots)
-        if self._batches.passes < LEARNED_PASSES and self._readable(roots):
-            self._batches.learn(roots, self._naming)
+        if self._batches.learning:
+            self._batches.before_backward(roots, self._naming, readable=self._readable(roots))
+
+    def after_step(self) -> None:
+        """A step was taken that is learned from."""
+        self._batches.after_step()
 
     def skipped(self, losses: Sequence[Tensor | float]) -> str | None:
         """The scaler has waited for the device, to skip a step: nothing is in the way of a look.
@@ -79,16 +92,23 @@ class Hindsight:
         Returns:
             The fact that the batch is to blame, where its loss was not finite for that reason.
         """
+        if self._batches.learning:
+            self._batches.after_step()
         if all(math.isfinite(float(loss)) for loss in losses):
             return None
         step = self._reader.step
+        if self._looked_at < step - 1:
+            self._remains.finite()
+        self._looked_at = step
         found = None
         if self._batch_looks < MOST_BATCH_LOOKS:
             self._batch_looks += 1
             found = self._batches.trouble()
-        explained = found is not None
-        self._loss_plan.skipped(step, step, by_scale=False, explained=explained)
-        return found
+        if found is None:
+            self._reader.news.remains.looked()
+        believed = self._remains.believed([] if found is None else [found])
+        self._loss_plan.skipped(step, step, by_scale=False, explained=found is not None)
+        return believed[0] if believed else None
 
     def _readable(self, roots: list[Tensor]) -> bool:
         return not self._packing.seen and not capturing(roots[0])
@@ -101,7 +121,7 @@ class Hindsight:
         self._heard[tale] = tale.told, tale.untold
         if tale.told != told:
             plan.found()
-        if tale.untold != untold:
+        if tale.untold != untold and (plan is self._plan or tale.latest > self._looked_at):
             plan.skipped(tale.latest, self._reader.step, by_scale=by_scale, explained=False)
 
     def _ask_ahead(self, roots: list[Tensor]) -> None:

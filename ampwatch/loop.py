@@ -22,8 +22,7 @@ from ampwatch.knobs import Knobs
 from ampwatch.probe import private
 from ampwatch.probe.autocast import AutocastWatch
 from ampwatch.probe.backward import BackwardWatch, Roots
-from ampwatch.probe.clipping import ClipWatch
-from ampwatch.probe.draft import Clip
+from ampwatch.probe.clipping import Clip, ClipWatch
 from ampwatch.probe.finders import OptimizerFinder, ScalerFinder
 from ampwatch.probe.ledger import Ledger
 from ampwatch.probe.losses import strange

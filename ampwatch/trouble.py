@@ -10,17 +10,18 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ampwatch.hindsight import MOST_GLANCES, RESTED_STEPS, Hindsight
+from ampwatch.probe.absent import Absent
 from ampwatch.probe.backward_origin import OriginSearch
 from ampwatch.probe.draft import HIDDEN
 from ampwatch.probe.inquest import inquire
 from ampwatch.probe.left import Left
 from ampwatch.probe.losses import Losses
+from ampwatch.probe.news import Remains
 from ampwatch.probe.operations import Naming
 from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.packing import PackingWatch
@@ -28,6 +29,7 @@ from ampwatch.probe.parameters import Parameters
 from ampwatch.probe.search_plan import SearchPlan
 from ampwatch.probe.statistics import LateStatistics, as_fact, spoilt
 from ampwatch.probe.steps import StepReader
+from ampwatch.probe.transfer import at_hand
 from ampwatch.record.facts import fact
 from ampwatch.tally import Tally
 
@@ -69,8 +71,11 @@ class Trouble:
         self._arming_seconds = 0.0
         self._origin: str | None = None
         """Found in the latest backward pass, for the optimizer that gets what it made."""
-        self.at_once = True
-        """Whether numbers are there without waiting for a device: nothing is looked at else."""
+        self.at_once: bool | None = None
+        """Whether numbers are there without waiting for a device: nothing is looked at else. Not
+        known before the first backward pass."""
+        self._remains = Remains()
+        self._remains.looked()
         self._names = names
         self._facts = facts
         self._named = naming
@@ -80,8 +85,7 @@ class Trouble:
         self._suspects: list[OptimizerState] = []
         self._waiting: list[OptimizerState] = []
         self._told: set[str] = set()
-        self._absent: dict[str, tuple[set[int], int]] = {}
-        """By the label of an optimizer: what has had no gradient yet, and at how many looks."""
+        self._absent = Absent(names)
 
     def before_backward(self, roots: list[Tensor], losses: Losses) -> None:
         """A backward pass begins.
@@ -89,6 +93,8 @@ class Trouble:
         Args:
             losses: what these roots were made of, without the scale.
         """
+        if self.at_once is None:
+            self.at_once = at_hand(roots[0])
         if not self.at_once:
             if self._waiting:
                 self._ask_waiting()
@@ -98,6 +104,7 @@ class Trouble:
             self._ask_suspects()
         if losses.finite():
             self._calm += 1
+            self._remains.finite()
             if self._calm > RESTED_STEPS:
                 self._calm = self._inquests = 0
                 self.plan.rested()
@@ -110,8 +117,7 @@ class Trouble:
             return
         self._inquests += 1
         found = inquire(roots, self._named)
-        if found is not None:
-            self._facts.add(found)
+        self._facts.update(self._remains.believed([] if found is None else [found]))
 
     def _look_behind(self, roots: list[Tensor]) -> None:
         """A loss is finite, and some gradient was 0 throughout at a detail step: an inf in a
@@ -175,6 +181,8 @@ class Trouble:
 
     def before_record(self, state: OptimizerState) -> None:
         """A step is over; its forward pass may have spoilt running statistics."""
+        if not self.at_once and self._hindsight.learning:
+            self._hindsight.after_step()
         if not (self.at_once and (self._bad_loss or state.counts is not None)):
             return
         if not self._bad_loss:
@@ -211,30 +219,12 @@ class Trouble:
                 self._told.add(buffer.module)
                 self._facts.add(as_fact(buffer.module, buffer.name))
 
-    def _note_absent(self, state: OptimizerState) -> None:
-        """Parameters that have had no gradient at any detail step so far: those of a branch that
-        is taken now and then are let go, as far as the optimizer's state or a detail step show it.
-        """
-        optimizer = state.ref()
-        known = {} if optimizer is None else optimizer.state
-        absent = {
-            id(p): p
-            for p in state.parameters
-            if p.requires_grad and p.grad is None and not _has_history(known.get(p))
-        }
-        before, looks = self._absent.get(state.label, (set(absent), 0))
-        still = before & absent.keys()
-        self._absent[state.label] = still, looks + 1
-        first = next((p for key, p in absent.items() if key in still), None)
-        if first is not None:
-            name = self._names.name(first, 0, 0)
-            told = fact("missing-gradients", tensor=name, count=len(still), looks=looks + 1)
-            self._facts.add(told)
-
     def at_detail(self, state: OptimizerState) -> None:
         """A step with figures of each parameter is over: what has no gradient, what stood still."""
         if state.reading is not None and state.reading.index:
-            self._note_absent(state)
+            absent = self._absent.look(state)
+            if absent is not None:
+                self._facts.add(absent)
         if self.at_once:
             self._look_at_statistics()
             self._suspicious = state.values is not None and 0.0 in state.values
@@ -283,13 +273,3 @@ class Trouble:
             if count:
                 return state.parameters[reading.index[position]]
         return None
-
-
-def _has_history(kept: Any) -> bool:
-    """Whether what an optimizer keeps of a parameter says that it has been stepped. Some make it
-    before the first step, with a count of 0."""
-    if not isinstance(kept, dict) or not kept:
-        return False
-    count = kept.get("step", 1)
-    at_hand = isinstance(count, (int, float)) or (isinstance(count, Tensor) and count.is_cpu)
-    return not at_hand or float(count) > 0

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ampwatch import trouble as trouble_module
 from ampwatch.probe import activations as activations_module
 from ampwatch.probe import backward_origin as backward_origin_module
 from ampwatch.probe import gradients as gradients_module
@@ -57,5 +58,5 @@ def make_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Reading, "__init__", read)
     monkeypatch.setattr(gradients_module, "_values", lambda gradients, odd: None)
-    for module in (activations_module, backward_origin_module):
+    for module in (activations_module, backward_origin_module, trouble_module):
         monkeypatch.setattr(module, "at_hand", lambda tensor: False)

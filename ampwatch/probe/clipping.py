@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ampwatch.probe import private
 from ampwatch.probe.patch import Listeners, Patch
+
+CLIP_EPSILON = 1e-6
+"""As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""
+
+
+class Clip(NamedTuple):
+    """One clipping by norm."""
+
+    ids: set[int]
+    """ids of the parameters whose gradients were clipped."""
+    max_norm: float
+    total: Tensor
+    before_reading: bool = False
+    """Whether the gradients had been clipped already when they were read."""
+
+    def factor(self, total: float) -> float:
+        """What the gradients were multiplied by; NaN too, as torch does it."""
+        factor = self.max_norm / (total + CLIP_EPSILON) if total != -CLIP_EPSILON else math.inf
+        return 1.0 if factor >= 1.0 else factor
 
 
 class ClipWatch:

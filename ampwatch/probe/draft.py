@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.exponents import divided
 from ampwatch.probe.gradients import total_norm
+from ampwatch.probe.news import OF_INPUT, Remains
 from ampwatch.probe.parameters import Parameters
 from ampwatch.record import NO_METRICS, ActivationStats, Exponents, StepRecord, TensorStats
 from ampwatch.record.facts import fact
@@ -22,28 +23,8 @@ if TYPE_CHECKING:
 
 Sent: TypeAlias = StepRecord | TensorStats | ActivationStats
 """What one step of an optimizer can give."""
-CLIP_EPSILON = 1e-6
-"""As in torch.nn.utils.clip_grad: the clip multiplies by max_norm / (total_norm + 1e-6)."""
-
-
 HIDDEN = "forward-overflow"
 """An inf in a divisor makes 0 of everything, and no loss shows it."""
-
-
-class Clip(NamedTuple):
-    """One clipping by norm."""
-
-    ids: set[int]
-    """ids of the parameters whose gradients were clipped."""
-    max_norm: float
-    total: Tensor
-    before_reading: bool = False
-    """Whether the gradients had been clipped already when they were read."""
-
-    def factor(self, total: float) -> float:
-        """What the gradients were multiplied by; NaN too, as torch does it."""
-        factor = self.max_norm / (total + CLIP_EPSILON) if total != -CLIP_EPSILON else math.inf
-        return 1.0 if factor >= 1.0 else factor
 
 
 class Around(NamedTuple):
@@ -118,7 +99,7 @@ class Draft:
         self.finite_loss = True
         """Whether its losses were so; known once it is finished, as is the next one."""
         self.explained = False
-        """Whether it tells where inf or NaN began."""
+        """Whether its graphs have told where inf or NaN began."""
         self.vanished = False
         """Whether the gradient of some parameter is 0 throughout, as far as it was looked at."""
 
@@ -131,8 +112,13 @@ class Draft:
         """Whether figures of each parameter or activation go with it."""
         return self._sizes is not None or self._flow is not None
 
-    def finish(self, numbers: list[list[float]], send: Callable[[Sent], None]) -> bool:
+    def finish(
+        self, numbers: list[list[float]], send: Callable[[Sent], None], remains: Remains
+    ) -> bool:
         """Send the record, and the figures of each parameter if there are any.
+
+        Args:
+            remains: of the steps before.
 
         Returns:
             Whether the step was skipped.
@@ -166,7 +152,7 @@ class Draft:
             metrics = {**metrics, **dict(zip(around.late, late, strict=True))}
         self.finite_loss = all(map(math.isfinite, losses))
         self.vanished = bool(figures) and 0.0 in norms
-        facts = self._facts(nodes, [] if skipped else moved, statistics, answers)
+        facts = self._facts(nodes, [] if skipped else moved, statistics, answers, remains)
         send(
             StepRecord(
                 self._step,
@@ -209,17 +195,27 @@ class Draft:
         moved: list[float],
         statistics: list[float],
         answers: list[list[float]],
+        remains: Remains,
     ) -> tuple[str, ...]:
         """Those that were known, and those that the numbers tell."""
         fresh = self._statistics.facts(statistics) if self._statistics is not None else set()
-        for inquest, numbers in zip(self._inquests, answers, strict=True):
-            cause = inquest.fact(numbers)
-            if cause is not None and (not self.finite_loss or cause.startswith(HIDDEN)):
-                self.explained = True
-                fresh.add(cause)
+        known = self._around.facts
+        causes = [
+            cause
+            for inquest, numbers in zip(self._inquests, answers, strict=True)
+            if (cause := inquest.fact(numbers)) is not None
+        ]
+        if self.finite_loss:
+            remains.finite()
+            believed = causes = [cause for cause in causes if cause.startswith(HIDDEN)]
+        else:
+            handed = [cause for cause in known if cause.startswith(OF_INPUT)]
+            believed = remains.believed(handed + causes)
+        self.explained = bool(causes)
+        fresh.update(believed)
         if self._origin_search is not None:
             origin = self._origin_search.fact(nodes)
-            if origin is not None:
+            if origin is not None and self.finite_loss:
                 self.explained = True
                 fresh.add(origin)
         still = self._movement.still(moved) if self._movement is not None and moved else None
@@ -227,7 +223,6 @@ class Draft:
             name = self._names.name(still, 0, 0)
             dtype = dtype_name(still.dtype)
             fresh.add(fact("weights-still", tensor=name, dtype=dtype))
-        known = self._around.facts
         return tuple(sorted(fresh.union(known))) if fresh else known
 
     def _times(self, norms: list[float], factor: float, ids: set[int]) -> list[float]:

@@ -8,7 +8,6 @@ alone, all of them in one pass.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 import torch
 from torch import Tensor
@@ -32,8 +31,6 @@ from ampwatch.probe.values import (
 
 CLOSELY = (*GUARDED, *verdicts.ROOTS, *verdicts.SOFTMAX, verdicts.IMPOSSIBLE)
 """Operations whose verdict asks for more than how far values go."""
-MOST_HOLDERS = 8
-"""So many variables of one size are asked; the loop's own come first."""
 
 
 class LateInquest:
@@ -88,7 +85,7 @@ class LateInquest:
 
     def _asked(self) -> Iterator[tuple[Values, Iterable[Kind]]]:
         """Which values are asked for what; each once."""
-        held: dict[int, list[tuple[str, Values]]] = {}
+        variables: list[frames.Held] | None = None
         for root, _ in self._inquest.roots:
             yield root, ALL
         for leaf in self._leaves():
@@ -100,12 +97,10 @@ class LateInquest:
                 if isinstance(setting, Values):
                     yield setting, ALL
             for values in verdicts.from_outside(operation):
-                if values.size not in held:
-                    found = islice(frames.holders(values.size), MOST_HOLDERS)
-                    held[values.size] = list(found)
-                    for _, holder in held[values.size]:
-                        yield holder, (largest,)
-                values.holders = held[values.size]
+                variables = list(frames.held()) if variables is None else variables
+                values.holders = frames.holders(values, variables)
+                for _, holder in values.holders:
+                    yield holder, (largest,)
 
     def _leaves(self) -> list[Values]:
         leaves = {

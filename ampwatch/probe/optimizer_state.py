@@ -10,8 +10,8 @@ from torch.optim import Optimizer
 
 from ampwatch.probe.activations import Flow
 from ampwatch.probe.backward_origin import LateOrigin
+from ampwatch.probe.clipping import Clip
 from ampwatch.probe.detail import Figures
-from ampwatch.probe.draft import Clip
 from ampwatch.probe.gradients import Reading
 from ampwatch.probe.late_inquest import LateInquest
 from ampwatch.probe.left import Left

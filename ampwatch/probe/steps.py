@@ -274,7 +274,7 @@ class StepReader:
     def _finish(self, transfer: Transfer, draft: Draft) -> None:
         if draft.detailed:
             self.budget.loud(detail=True)  # of the record that comes next
-        skipped = draft.finish(transfer.values(), self._send)
+        skipped = draft.finish(transfer.values(), self._send, self.news.remains)
         if skipped:
             self._armed = COUNT_AFTER_SKIP_STEPS
         elif self._armed:

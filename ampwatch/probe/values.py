@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ampwatch.probe.gradients import dense
 
-_UNREADABLE = (RuntimeError, NotImplementedError, TypeError)
+UNREADABLE = (RuntimeError, NotImplementedError, TypeError)
 """On the meta device, inside vmap, of a kind of its own: such a tensor says nothing."""
 
 
@@ -46,7 +46,7 @@ class Question:
             assert ask is not None
             try:
                 self._answer = float(ask())
-            except _UNREADABLE:
+            except UNREADABLE:
                 self._answer = self._silent
         return self._answer
 
@@ -59,7 +59,7 @@ class Question:
         assert ask is not None
         try:
             scalar = ask()
-        except _UNREADABLE:
+        except UNREADABLE:
             scalar = None
         if scalar is None or scalar.is_meta:
             self._answer = self._silent
@@ -197,7 +197,7 @@ class Values:
             tensor = self.tensor
 
             def ask() -> Tensor:
-                return torch.zeros(()) if tensor is None else kind(_readable(tensor))
+                return torch.zeros(()) if tensor is None else kind(readable(tensor))
 
             asked = self._asked[kind] = Question(ask)
         return asked
@@ -206,7 +206,7 @@ class Values:
         return self.question(kind).answer() if self.size else 0.0
 
 
-def _readable(tensor: Tensor) -> Tensor:
+def readable(tensor: Tensor) -> Tensor:
     """Real and local; numbers of 8 bits have no arithmetic of their own."""
     values = dense(tensor.detach())
     eight = values.is_floating_point() and values.element_size() == 1

@@ -141,7 +141,7 @@ def maker_of(operation: Operation, name: str) -> Operation | None:
     return None if parent is None else parent.itself()
 
 
-def of_batch(name: str, largest: float, module: str | None) -> str:
+def of_batch(name: str | None, largest: float | None, module: str | None) -> str:
     """A batch has numbers that float16 has no room for, where it is cast to that."""
     return fact(
         "forward-overflow", op="cast of the input to float16", name=name, module=module,
@@ -164,7 +164,7 @@ def _from_outside(operation: Operation, value: Values) -> str | None:
         return fact(FACTOR, **_where(operation, value))  # and no batch
     nan = value.nan
     known = frames.handed_in(value)
-    if known is not None and known.finite and not nan and value.dtype is torch.float16:
+    if known is not None and known.finite:
         return of_batch(known.name, known.largest, operation.module)
     return fact(
         "nonfinite-input",
