@@ -47,8 +47,10 @@ class Energy(nn.Module):
         self.weigh = nn.Linear(HIDDEN, 1)
 
     def forward(self, signal: Tensor) -> Tensor:
-        # Under autocast a linear layer gives fp16, and so does the square of it.
-        return self.weigh(self.directions(signal).square())
+        # Under autocast a linear layer gives fp16, and so does a product of its output. (CUDA's
+        # autocast would compute square() in fp32.)
+        along = self.directions(signal)
+        return self.weigh(along * along)
 
 
 def main(argv: Sequence[str] | None = None) -> nn.Module:

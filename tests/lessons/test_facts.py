@@ -15,6 +15,7 @@ from ampwatch.formats import BFLOAT16, E4M3, E5M2, FLOAT16, FLOAT32
 from ampwatch.lessons import LESSONS, autocast, bfloat16, eight_bits, growth
 from ampwatch.lessons import clipping as clipping_lesson
 from ampwatch.record import Followed
+from ampwatch.run.scale_levels import FATAL_SCALE
 
 HEADER = Path(torch.__file__).parent / "include" / "ATen" / "autocast_mode.h"
 A = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).abs() + 0.5
@@ -96,6 +97,8 @@ def test_the_lists_for_cuda_are_those_of_torchs_header() -> None:
     assert set(autocast.CUDA_FP32) <= high
     assert {"nll_loss", "mse_loss"} <= high  # cross_entropy is log_softmax and nll_loss
     assert not high & set(autocast.PRODUCTS)
+    # So the square in lesson 8's demo is a product: "pow" would not overflow on CUDA.
+    assert not {"mul", "multiply"} & (low | high)
 
 
 @pytest.mark.gpu
@@ -228,6 +231,12 @@ def test_a_square_is_beyond_fp16_from_256_on() -> None:
 
 
 # The scaler.
+
+
+def test_from_the_scale_that_the_lesson_calls_too_small_on_its_inverse_is_inf() -> None:
+    too_small = torch.tensor(FATAL_SCALE)
+    assert math.isinf(too_small.double().reciprocal().float().item())
+    assert math.isfinite((2 * too_small).double().reciprocal().float().item())
 
 
 def test_growth_and_backoff_are_those_of_torch() -> None:
