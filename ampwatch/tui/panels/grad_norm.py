@@ -10,7 +10,8 @@ from ampwatch.tui.panels.panel import Panel, curves, marks
 
 HELP = """\
 The length of the whole gradient, without the scale; the second curve is what clipping left of it.
-A gap with a mark: the norm was inf or NaN in that step, so the scaler skipped it.
+A gap marked !: the norm was inf or NaN in that step, so the scaler skipped it; or it was exactly
+0, which has no place on a logarithmic axis.
 With several optimizers each has its own curve."""
 
 
