@@ -4,6 +4,8 @@ parts.py      what a lesson is made of
 scene.py      what a lesson can ask about the run
 player.py     which part is on, and when it goes on
 page.py       what a learner sees of it
+reader.py     turns its pages back and forth
+targets.py    which keys enlarge the targets
 learner.py    the keys a learner presses, for the unattended play
 shelf.py      a lesson by its name, its number or its file
 progress.py   which lessons are done, kept between runs

@@ -109,12 +109,18 @@ def loss_words(scene: Scene) -> str:
     )
 
 
+def names(scene: Scene) -> list[str]:
+    return [each.name for each in operations(scene)]
+
+
 def all_high(scene: Scene) -> bool:
+    """The operations are those that were seen under autocast, and each gave fp32."""
     anatomy = scene.anatomy
     return (
         anatomy is not None
         and anatomy.dtype == "float32"
         and {each.output for each in anatomy.operations} == {"float32"}
+        and names(scene) == scene.kept.get("lowered")
     )
 
 
@@ -153,6 +159,8 @@ LESSON = Lesson(
         Point(
             product_words,
             holds=products_low,
+            name="lowered",
+            keep=names,
             answer=product_answer,
             table=table,
             otherwise="These products did not compute in fp16.",
@@ -165,7 +173,7 @@ LESSON = Lesson(
         ),
         Press(
             "Now without autocast: press d until the line at the top says float32. bfloat16 comes "
-            "before it.",
+            "first.",
             keys="d",
             again=True,
             until=lambda scene: scene.dtype == "float32",
@@ -188,7 +196,7 @@ LESSON = Lesson(
             ),
             holds=all_high,
             table=table,
-            otherwise="Some operation still gave another dtype than fp32.",
+            otherwise="Some operation gave another dtype than fp32, or it is another model.",
         ),
         Say(
             "Remember: 16 bits for products, fp32 for weights, losses and the optimizer. What "

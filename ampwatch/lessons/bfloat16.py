@@ -130,7 +130,7 @@ def behind_words(scene: Scene) -> str:
         f"as they are; of the fp32 weights {share_words(still_share(scene, 'still_fp32') or 0, 1)}."
         f" The losses are {number_words(bf16)} and {number_words(fp32)}, on the same batches.\n\n"
         "So mixed precision keeps the weights in fp32 and computes in 16 bits. Those who do keep "
-        "weights in bf16 round at random, or carry the rest along (Kahan)."
+        "weights in bf16 use stochastic rounding, or carry the rest along (Kahan summation)."
     )
 
 
@@ -150,7 +150,8 @@ LESSON = Lesson(
         Say(
             "Two copies of one net see the same batches and compute in the same format, fp16 at "
             "first. One copy keeps its weights in fp32, as autocast means it, the other in bf16. "
-            "The loss plot has both.\n\nFirst the range: what does the scaler do in bf16?",
+            "The loss plot has both, and its title both losses: first bf16, then fp32.\n\n"
+            "First the range: what does the scaler do in bf16?",
             look=("loss", "scale"),
         ),
         Predict(

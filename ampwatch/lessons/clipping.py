@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
 from ampwatch.lessons.scene import Move, Scene
@@ -40,8 +41,9 @@ def shrunk(scene: Scene) -> bool:
 
 def shrunk_words(scene: Scene) -> str:
     return (
-        f"Clipped after unscale_: a norm of {number_words(clipped(scene, RIGHT))}. Clipped before: "
-        f"{number_words(clipped(scene, WRONG))}, which is 0.1 divided by the scale, "
+        f"Clipped after unscale_: a norm of {number_words(clipped(scene, RIGHT))}. Clipped before, "
+        f"the lowest curve: {number_words(clipped(scene, WRONG))}, which is 0.1 divided by the "
+        f"scale, "
         f"{scale_words(scene.middle('scale', 5))}.\n\nThe scaled norm was far above 0.1, so it was "
         "cut to 0.1. Then step() divided the scale out, of what was left."
     )
@@ -63,17 +65,21 @@ def behind_words(scene: Scene) -> str:
     )
 
 
-def measured(scene: Scene, scale: float, steps: range) -> float | None:
-    """The wrong copy's clipped norm at the first of these steps that has one, at this scale."""
+Norms: TypeAlias = tuple[float, float]
+"""After clipping, of the right copy and of the wrong one."""
+
+
+def measured(scene: Scene, scale: float, steps: range) -> Norms | None:
+    """At the first of these steps that was not skipped, at this scale."""
     for step in steps:
-        value = scene.value(f"clipped_norm{WRONG}", step)
-        if value and math.isfinite(value) and scene.value("scale", step) == scale:
-            return value
+        right, wrong = (scene.value(f"clipped_norm{which}", step) for which in (RIGHT, WRONG))
+        if right and wrong and math.isfinite(right + wrong) and scene.value("scale", step) == scale:
+            return right, wrong
     return None
 
 
-def moved(scene: Scene) -> tuple[Move, float, float] | None:
-    """The scale halved by hand, and the wrong copy's clipped norm before and after it."""
+def moved(scene: Scene) -> tuple[Move, Norms, Norms] | None:
+    """The scale halved by hand, and the norms before and after it."""
     for move in scene.moves:
         if move.by_hand and move.after < move.before:
             first = move.step
@@ -89,7 +95,7 @@ def followed(scene: Scene) -> bool:
     found = moved(scene.since("halved"))
     if found is None:
         return False
-    move, before, after = found
+    move, (_, before), (_, after) = found
     return abs((after / before) * (move.after / move.before) - 1) <= NEAR
 
 
@@ -101,13 +107,14 @@ def moved_at(scene: Scene) -> int | None:
 def followed_words(scene: Scene) -> str:
     found = moved(scene.since("halved"))
     assert found is not None
-    move, before, after = found
-    right = scene.value(f"clipped_norm{RIGHT}", move.step)
+    move, (right, before), (right_after, after) = found
+    first, then = number_words(right), number_words(right_after)
+    stayed = f"stayed at {first}" if first == then else f"went from {first} to {then}"
     return (
         f"The scale went from {scale_words(move.before)} to {scale_words(move.after)}, and the "
         f"second copy's step from {number_words(before)} to {number_words(after)}: it is as long "
         "as the scale says, and changes whenever the scaler moves the scale. The first copy's "
-        f"stayed at {number_words(right)}."
+        f"{stayed}: its gradients do not have the scale in them when they are clipped."
     )
 
 
@@ -132,7 +139,7 @@ LESSON = Lesson(
             "norm of 0.1. Two lines differ in order:\n\n"
             "  first copy:   scaler.unscale_(opt)  then  clip_grad_norm_(...)\n"
             "  second copy:  clip_grad_norm_(...), and step() unscales later",
-            look=("loss", "grad_norm"),
+            look=("scale",),
         ),
         Predict(
             lambda scene: (
@@ -144,7 +151,7 @@ LESSON = Lesson(
                 "Too far: the scale is still in its gradients",
                 "Hardly at all: as many times too little as the scale is large",
             ),
-            look=("loss", "grad_norm"),
+            look=("scale",),
         ),
         Wait(
             "Look at the gradient norms after clipping.",

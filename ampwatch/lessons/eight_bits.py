@@ -11,8 +11,8 @@ from ampwatch.words import number_words, power_words, share_words
 
 SHOWN = (FLOAT16, BFLOAT16, E5M2, E4M3)
 FRACTION_BITS = {E4M3.name: 3, E5M2.name: 2}
-LITTLE, MUCH = 0.2, 0.8
-"""Between them is what one would call about half."""
+LITTLE, MUCH = 0.1, 0.5
+"""What the answers call a tenth and a half."""
 
 
 def lost(scene: Scene, form: Format, scale: float | None) -> float | None:
@@ -27,12 +27,12 @@ def best_scale(scene: Scene, form: Format) -> float | None:
     return None if told is None or told.highest is None else 2.0 ** min(told.highest, 127)
 
 
-def own_scales(scene: Scene, form: Format) -> float | None:
-    """What becomes 0 when each tensor has the best scale of its own."""
+def own_scales(scene: Scene, form: Format) -> tuple[float, float] | None:
+    """What becomes 0 and what loses bits when each tensor has the best scale of its own."""
     stats = scene.detail
     if stats is None:
         return None
-    zeros = values = 0.0
+    zeros = partly = values = 0.0
     for name in stats.name:
         spread = spread_of(stats, name)
         if spread is None or not spread.usual:
@@ -40,9 +40,18 @@ def own_scales(scene: Scene, form: Format) -> float | None:
         highest = fit(spread, form, None).highest
         if highest is None:
             return None
-        zeros += fit(spread, form, 2.0 ** min(highest, 127)).flushed * spread.usual
+        told = fit(spread, form, 2.0 ** min(highest, 127))
+        zeros += told.flushed * spread.usual
+        partly += told.subnormal * spread.usual
         values += spread.usual
-    return zeros / values if values else None
+    return (zeros / values, partly / values) if values else None
+
+
+def one_scale(scene: Scene, form: Format) -> tuple[float, float] | None:
+    """The same when all of them have one scale, the best one."""
+    scale = best_scale(scene, form)
+    told = None if scale is None else scene.fit(form, scale)
+    return None if told is None else (told.flushed, told.subnormal)
 
 
 def measured(scene: Scene) -> bool:
@@ -69,21 +78,21 @@ def scaled_table(scene: Scene) -> Table | None:
     """Both fp8 formats with the best scale for all tensors, and with one for each."""
     rows = []
     for form in (FLOAT16, E5M2, E4M3):
-        scale = best_scale(scene, form)
-        one, own = lost(scene, form, scale), own_scales(scene, form)
+        scale, one, own = best_scale(scene, form), one_scale(scene, form), own_scales(scene, form)
         if scale is None or one is None or own is None:
             return None
-        words = (power_words(scale), share_words(one, 1), share_words(own, 1))
-        rows.append((form.name, *words))
-    head = ("format", "best scale", "becomes 0", "with a scale per tensor")
-    return Table("These gradients at the best scale", head, tuple(rows), frozenset({1, 2}))
+        shares = [share_words(share, 1) for share in (*one, *own)]
+        rows.append((form.name, power_words(scale), *shares))
+    head = ("format", "best scale", "becomes 0", "loses bits", "each its own: 0", "loses bits")
+    caption = "These gradients with the best scale for all, and with one for each tensor"
+    return Table(caption, head, tuple(rows), frozenset({1, 2}))
 
 
 def share_answer(scene: Scene) -> str:
     share = lost(scene, E4M3, None)
     if share is None:
         return ""
-    return "a" if share < LITTLE else "b" if share < MUCH else "c"
+    return "a" if share < LITTLE else "b" if share <= MUCH else "c"
 
 
 def unscaled_words(scene: Scene) -> str:
@@ -91,7 +100,7 @@ def unscaled_words(scene: Scene) -> str:
     return (
         f"Without a scale e4m3 makes {share_words(e4m3, 1)} of these gradients 0, and e5m2 "
         f"{share_words(e5m2, 1)}. With one bit of exponent less, e4m3 begins at 2^{E4M3.lowest} "
-        f"where e5m2 begins at 2^{E5M2.lowest}.\n\nSo fp8 never goes without scales."
+        f"where e5m2 begins at 2^{E5M2.lowest}.\n\nSo gradients in fp8 need a scale."
     )
 
 
@@ -101,19 +110,27 @@ def e4m3_worse(scene: Scene) -> bool:
 
 
 def own_helps(scene: Scene) -> bool:
-    """A scale per tensor loses no more than one for all, and at its best one still loses some."""
-    one, own = lost(scene, E4M3, best_scale(scene, E4M3)), own_scales(scene, E4M3)
-    return one is not None and own is not None and own <= one and scaled_table(scene) is not None
+    """One scale for all costs bits even at its best, and a scale per tensor costs fewer."""
+    one, own = one_scale(scene, E4M3), own_scales(scene, E4M3)
+    return (
+        one is not None
+        and own is not None
+        and own[0] <= one[0]
+        and sum(own) < sum(one)
+        and scaled_table(scene) is not None
+    )
 
 
 def own_words(scene: Scene) -> str:
-    one = lost(scene, E4M3, best_scale(scene, E4M3)) or 0
-    own = own_scales(scene, E4M3) or 0
+    one, own = one_scale(scene, E4M3), own_scales(scene, E4M3)
+    assert one is not None
+    assert own is not None
     return (
-        f"At its best scale e4m3 still makes {share_words(one, 1)} of the gradients 0: some "
-        "tensors have large gradients and some have small ones, and one scale has to serve all. "
-        f"With a scale for each tensor it is {share_words(own, 1)}.\n\nThat is how fp8 is used: "
-        "each tensor has a scale, taken from the largest values it had."
+        f"At its best scale e4m3 makes {share_words(one[0], 1)} of the gradients 0, and "
+        f"{share_words(one[1], 1)} lose bits: some tensors have large gradients and some small "
+        "ones, and one scale has to serve all. With a scale for each tensor it is "
+        f"{share_words(own[0], 1)} and {share_words(own[1], 1)}.\n\nThat is how fp8 is used: each "
+        "tensor has a scale, taken from the largest values it had."
     )
 
 
@@ -139,7 +156,7 @@ LESSON = Lesson(
         ),
         Predict(
             "Which share of this net's gradients would e4m3 make 0, if they had no scale?",
-            choices=("Under a fifth", "About half", "Over four fifths"),
+            choices=("Less than a tenth", "More, but not half of them", "More than half"),
             tab="range",
         ),
         Wait(
@@ -166,10 +183,10 @@ LESSON = Lesson(
             otherwise="The gradients could not be told tensor by tensor.",
         ),
         Say(
-            "And the digits: within its range a cast to e4m3 is off by at most 1/16 of the value, "
-            "one to e5m2 by 1/8. So the usual recipe takes e4m3 for weights and activations in the "
-            "forward pass, and e5m2 for gradients; products add up in fp32, and weights stay in "
-            "fp32 or bf16.",
+            "And the digits: where it loses no bits, a cast to e4m3 is off by at most 1/16 of the "
+            "value, one to e5m2 by 1/8. So the usual recipe takes e4m3 for weights and activations "
+            "in the forward pass, and e5m2 for gradients; products add up in fp32, and weights "
+            "stay in fp32 or bf16.",
             tab="range",
         ),
         Say(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ampwatch.controls import PAUSE
+from ampwatch.controls import PAUSE, TARGET_GAIN
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
 from ampwatch.lessons.scene import Scene
+from ampwatch.lessons.targets import keys_to_targets
+from ampwatch.run.scale_levels import FATAL_SCALE
 from ampwatch.words import count_words, number_words, power_words, scale_words
 
 HALVINGS = 25
@@ -81,6 +83,18 @@ def healed(scene: Scene) -> bool:
     )
 
 
+def not_healed(scene: Scene) -> str:
+    scale = scene.run.final_scale()
+    if scale is not None and scale <= FATAL_SCALE:
+        return (
+            "The scale fell so far that 1 / scale is inf in fp32: a step with it makes the weights "
+            "NaN. Press r to begin the lesson again."
+        )
+    if scene.asked(TARGET_GAIN) != GAIN:
+        return f"The signal is not {GAIN} times as large any more."
+    return "Press d until the line at the top says bfloat16."
+
+
 def healed_words(scene: Scene) -> str:
     last = scene.last
     assert last is not None
@@ -124,7 +138,7 @@ LESSON = Lesson(
         ),
         Press(
             "Press t three times: the signal a thousand times larger.",
-            keys="t t t",
+            keys=keys_to_targets(GAIN),
             name="large",
             until=gone,
             dtype="float16",
@@ -160,11 +174,12 @@ LESSON = Lesson(
             otherwise="No operation of the forward pass was found to overflow.",
         ),
         Press(
-            "Press space to let the run go on, and d for bf16.",
-            keys="space d",
+            "Press d for bf16, and then space to let the run go on.",
+            keys="d space",
             until=healed,
+            within=HALVINGS,
             look=("loss", "scale"),
-            otherwise="No step with a finite loss was taken in bf16 at this size of the signal.",
+            otherwise=not_healed,
         ),
         Point(
             healed_words,

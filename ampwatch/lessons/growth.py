@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ampwatch.controls import SPEED
+from ampwatch.controls import PAUSE, SPEED
 from ampwatch.lessons.parts import Lesson, Point, Predict, Say, Wait
 from ampwatch.lessons.scene import Move, Scene
 from ampwatch.words import count_words, scale_words, share_words
@@ -10,6 +10,8 @@ from ampwatch.words import count_words, scale_words, share_words
 DEFAULT_INTERVAL = 2000
 """growth_interval of torch.amp.GradScaler."""
 TEETH = 3
+READING_SPEED = 4.0
+"""Steps a second: the limit should not be met before it was asked about."""
 
 
 def interval(scene: Scene) -> int:
@@ -106,6 +108,7 @@ LESSON = Lesson(
                 f"watch it; torch's default is {DEFAULT_INTERVAL}. The status line counts down: "
                 "'grows in'."
             ),
+            do=((SPEED, READING_SPEED),),
             look=("scale",),
         ),
         Wait(
@@ -120,12 +123,13 @@ LESSON = Lesson(
         ),
         Point(
             growth_words,
+            do=((PAUSE, True),),
             holds=doubled,
             look=("scale",),
             otherwise="The scale was moved by hand, or a step was skipped on the way.",
         ),
         Predict(
-            "It doubles again and again. What ends the climb?",
+            "The run is paused. It is going to double again and again: what ends the climb?",
             choices=(
                 "A largest scale that is set in GradScaler",
                 "A step whose gradients overflow: it is skipped, the scale halves",
@@ -136,6 +140,7 @@ LESSON = Lesson(
         Wait(
             "Watch the scale climb until something happens.",
             name="fall",
+            do=((PAUSE, False),),
             until=lambda scene: bool(fallen(scene)),
             within=1000,
             dtype="float16",

@@ -8,10 +8,12 @@ from ampwatch.lessons.player import NEXT, Player
 
 AGAIN_STEPS = 8
 """After so many steps a key that is to be pressed again and again is pressed again."""
+READING_STEPS = 10
+"""A page is read for so many steps, where the run goes on meanwhile: nobody turns it at once."""
 
 
 class Learner:
-    """Answers every question with the first choice and presses each key once."""
+    """Reads each page, answers every question with the first choice and presses each key once."""
 
     def __init__(self) -> None:
         self._part: object = None
@@ -21,6 +23,9 @@ class Learner:
         """What to press now; nothing while the lesson waits."""
         part, scene = player.part, player.scene
         if part is None or scene is None:
+            return ()
+        reads = player.state in (states.READING, states.ASKING) and not scene.paused
+        if reads and player.waited < READING_STEPS:
             return ()
         if player.state == states.READING:
             return (NEXT,)

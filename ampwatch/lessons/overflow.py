@@ -8,6 +8,7 @@ from ampwatch.controls import EXPLAIN, PAUSE, TARGET_GAIN
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Table, Wait
 from ampwatch.lessons.scene import Scene
+from ampwatch.lessons.targets import keys_to_targets
 from ampwatch.record import StepAnatomy
 from ampwatch.words import count_words, number_words, scale_words
 
@@ -38,6 +39,28 @@ def overflowed(scene: Scene) -> bool:
         and last.target_gain == GAIN
         and anatomy.step in scene.run.skipped_steps
         and anatomy.nonfinite_values > 0
+    )
+
+
+to_gain = keys_to_targets(GAIN)
+
+
+def not_overflowed(scene: Scene) -> str:
+    gain = scene.asked(TARGET_GAIN)
+    if gain != GAIN:
+        return f"The targets are {gain:g} times as large, and not {GAIN} times."
+    return "The gradients fit at this scale. Press r to begin the lesson again."
+
+
+def skip_words(scene: Scene) -> str:
+    anatomy = known(scene)
+    after = scale_words(anatomy.scale_after)
+    return (
+        f"Step {anatomy.step} was skipped (▼), and the scale was halved, from "
+        f"{scale_words(anatomy.scale)} to {after}. The plot and the line at the top have the scale "
+        f"that a step was taken with: {after} from the next one on.\n\n"
+        + "The run is still paused. " * scene.paused
+        + "What happened in this step, one thing after the other?"
     )
 
 
@@ -80,7 +103,7 @@ def loss_words(scene: Scene) -> str:
 def inf_in_backward(scene: Scene) -> bool:
     anatomy = apart(scene)
     place = None if anatomy is None else anatomy.infinite_at()
-    return place is not None and place.gradient == "float16" and anatomy is not None
+    return place is not None and place.gradient == "float16"
 
 
 def inf_words(scene: Scene) -> str:
@@ -114,10 +137,12 @@ def untouched(scene: Scene) -> bool:
 def check_words(scene: Scene) -> str:
     anatomy = known(scene)
     assert anatomy.followed is not None
+    count = len(anatomy.followed.before)
+    those = "The weight in the table is" if count == 1 else f"The {count} weights in the table are"
     return (
         f"3. scaler.step() divides the gradients by the scale and looks for inf and NaN: found_inf "
-        f"is {number_words(anatomy.found_inf)}. So it does not call optimizer.step(), and the "
-        f"weights of {anatomy.followed.name} are the same before and after, to the last bit."
+        f"is {number_words(anatomy.found_inf)}. So it does not call optimizer.step(). {those} the "
+        "same before and after, to the last bit."
     )
 
 
@@ -195,31 +220,25 @@ LESSON = Lesson(
         ),
         Press(
             "Press t twice: each press makes the targets ten times larger.",
-            keys="t t",
+            keys=to_gain,
             until=lambda scene: scene.asked(TARGET_GAIN) == GAIN,
             look=("loss", "scale"),
         ),
         Press(
             "Now one single step: press the full stop. It is taken apart on its way.",
-            keys=".",
+            keys=lambda scene: f"{to_gain(scene)} .",
             name="step",
             do=((EXPLAIN, TENSOR),),
+            retry=1,
             until=overflowed,
             within=0,
             dtype="float16",
             scaler="dynamic",
             look=("loss", "scale"),
-            otherwise=(
-                "The step was not skipped. Press r to begin again; t twice comes before the full "
-                "stop."
-            ),
+            otherwise=not_overflowed,
         ),
         Point(
-            lambda scene: (
-                f"Step {known(scene).step} was skipped, and the scale went from "
-                f"{scale_words(known(scene).scale)} to {scale_words(known(scene).scale_after)}. "
-                "The run is still paused.\n\nWhat happened in this step, one thing after the other?"
-            ),
+            skip_words,
             holds=halved,
             answer=answer,
             step=lambda scene: known(scene).step,

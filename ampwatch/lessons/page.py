@@ -40,6 +40,8 @@ class Page:
     table: Table | None = None
     step: int | None = None
     """The step that it speaks of."""
+    again: bool = False
+    """It is over, and read once more."""
 
 
 def page_of(player: Player) -> Page:
@@ -47,7 +49,8 @@ def page_of(player: Player) -> Page:
     count = len(player.lesson.parts)
     part, scene = player.part, player.scene
     if part is None:
-        return Page(count + 1, count, states.FINISHED, text=_farewell(player))
+        last = player.lesson.parts[-1]
+        return Page(count + 1, count, states.FINISHED, text=_farewell(player), tab=last.tab)
     number = player.index + 1
     if scene is None:
         return Page(number, count, states.WAITING, player.lesson.goal, look=part.look)
@@ -98,7 +101,7 @@ def _wanted(player: Player, part: Part, scene: Scene) -> tuple[tuple[str, ...], 
         return (NEXT,), "goes on" if player.index + 1 < len(player.lesson.parts) else "finishes"
     if player.state == states.ASKING and isinstance(part, Predict):
         return tuple(CHOICES[: len(part.choices)]), "what do you expect?"
-    if isinstance(part, Press) and player.state != states.BLOCKED:
+    if isinstance(part, Press) and player.asked and player.state != states.BLOCKED:
         return player.asked, "again and again, until it has happened" * part.again
     if isinstance(part, Waiting) and part.steps > 1 and player.state == states.WAITING:
         return (), f"step {min(scene.steps, part.steps)} of {part.steps}"

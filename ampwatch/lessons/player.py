@@ -203,7 +203,7 @@ class Player:
         """Whether the run is, or has been, in another state than the part is about."""
         last = scene.run.last
         assert last is not None
-        now = all(_fits(part, mode) for mode in ((last.dtype, last.scaler),))
+        now = _fits(part, (last.dtype, last.scaler))
         if now and not isinstance(part, Waiting):
             return False
         if now and all(_fits(part, mode) for mode in scene.modes):

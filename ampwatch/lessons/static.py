@@ -6,6 +6,7 @@ from ampwatch.controls import EXPLAIN, SCALE, SCALER, TARGET_GAIN
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Table, Wait
 from ampwatch.lessons.scene import Scene
+from ampwatch.lessons.targets import keys_to_targets
 from ampwatch.run.ranges import doublings_of
 from ampwatch.words import count_words, power_words, scale_words, share_words
 
@@ -15,6 +16,7 @@ the next batch can be worse than this one."""
 QUIET_STEPS = 80
 STUCK_STEPS = 20
 MOST_LOST = 0.01
+GAIN = 100
 LOWERED = 1 / 16
 """So that the best scale is never the one that stands already, whatever the scaler has come to."""
 
@@ -108,11 +110,13 @@ def stuck(scene: Scene) -> bool:
 
 
 def stuck_words(scene: Scene) -> str:
+    turned = scene.since("large").turned
+    since = scene if turned is None else scene.since_step(turned)
     return (
-        f"The last {STUCK_STEPS} steps were all skipped "
-        f"({share_words(len(scene.skips), scene.steps)} since you pressed t), and the scale is "
-        f"still {scale_words(scene.scale)}. No weight moves, so the gradients stay too large: a "
-        "static scale cannot get out of this."
+        f"Since the targets were enlarged {len(since.skips)} of {count_words(since.steps, 'step')} "
+        f"were skipped, the last {STUCK_STEPS} without an exception, and the scale is still "
+        f"{scale_words(scene.scale)}. No weight moves, so the gradients stay too large: a static "
+        "scale cannot get out of this."
     )
 
 
@@ -122,11 +126,11 @@ def taken(scene: Scene) -> bool:
 
 
 def taken_words(scene: Scene) -> str:
-    skips = [step for step in scene.skips if step < scene.run.steps]
     return (
-        f"The dynamic scaler skipped {count_words(len(skips), 'step')} more, halved the scale each "
-        f"time, and steps are taken again at {scale_words(scene.scale)}.\n\nA dynamic scale costs "
-        "a skipped step now and then. A static one costs nothing, until the day it is wrong."
+        f"The dynamic scaler skipped {count_words(len(scene.skips), 'step')} more, halved the "
+        f"scale each time, and steps are taken again at {scale_words(scene.scale)}.\n\nA dynamic "
+        "scale costs a skipped step now and then. A static one costs nothing, until the day it "
+        "is wrong."
     )
 
 
@@ -214,12 +218,12 @@ LESSON = Lesson(
         ),
         Press(
             "Press t twice: targets a hundred times larger.",
-            keys="t t",
+            keys=keys_to_targets(GAIN),
             name="large",
             until=lambda scene: (
-                scene.asked(TARGET_GAIN) == 100
+                scene.asked(TARGET_GAIN) == GAIN
                 and scene.last is not None
-                and scene.last.target_gain == 100
+                and scene.last.target_gain == GAIN
             ),
             dtype="float16",
             scaler="static",
@@ -235,7 +239,7 @@ LESSON = Lesson(
             otherwise="Some steps are taken: this scale still has room.",
         ),
         Point(
-            lambda scene: stuck_words(scene.since("large")),
+            stuck_words,
             holds=stuck,
             answer=lambda scene: "b",
             scaler="static",

@@ -32,8 +32,9 @@ def zero_words(scene: Scene) -> str:
     return (
         f"In the last {STILL_STEPS} steps the gradient norm was exactly 0, each time, while the "
         f"loss is {number_words(loss)} and not 0. Every gradient was rounded to 0 on its way "
-        "back: this is underflow.\n\nNothing crashed and nothing is inf. A loss that no longer "
-        "falls is all that you would see."
+        "back: this is underflow. (The marks ! stand for 0 here: it has no place on a logarithmic "
+        "axis.)\n\nNothing crashed and nothing is inf. A loss that no longer falls is all that "
+        "you would see."
     )
 
 
@@ -70,7 +71,8 @@ def learned(scene: Scene) -> bool:
 
 
 def norm_words(scene: Scene) -> str:
-    (start, step), now = highest_loss(scene.since("on")), scene.middle("loss", 10)
+    scene = scene.since("on")
+    (start, step), now = highest_loss(scene), scene.middle("loss", 10)
     norm = scene.middle("grad_norm", 10)
     return (
         f"The loss was {number_words(start)} at step {step} and is {number_words(now)} now: the "
@@ -96,21 +98,22 @@ LESSON = Lesson(
     parts=(
         Say(
             "This net trains in fp16, and its loss is tiny: it is multiplied by 1e-7, as if it "
-            "were one small term among many. So are its gradients.\n\n"
+            "were one small term among many. So its gradients are tiny as well.\n\n"
             f"The smallest number of fp16 above 0 is 2^{FLOAT16.lowest}, about 6e-8. What is at "
-            "most half of it is rounded to 0. The scaler has just been switched off.",
-            do=((SCALER, "off"),),
+            "most half of it is rounded to 0. So far a scaler takes care of that.",
             look=("grad_norm",),
         ),
         Predict(
-            "No scaler, gradients of about 1e-9, backward in fp16. What will the gradient norm of "
-            "the whole net be?",
-            choices=("About 1e-9: small, but right", "Exactly 0", "inf or NaN"),
-            do=((SCALER, "off"),),
+            lambda scene: (
+                "The plot has the gradient norm, the length of all gradients together: "
+                f"{number_words(scene.run.last and scene.run.last.grad_norm)} now. The scaler is "
+                "going to be switched off, backward stays in fp16. What will the norm be then?"
+            ),
+            choices=("As it is now: small, but right", "Exactly 0", "inf or NaN"),
             look=("grad_norm",),
         ),
         Wait(
-            "Look at the gradient norm.",
+            "The scaler is off. Look at the gradient norm.",
             name="off",
             steps=STILL_STEPS,
             dtype="float16",

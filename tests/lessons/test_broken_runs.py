@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +50,19 @@ def followed(**fields: Callable[[Any], Any]) -> Change:
     return anatomies(followed=change)
 
 
+def other_model(anatomy: StepAnatomy) -> Any:
+    """Without autocast it has an operation less."""
+    return anatomy.operations[:: 1 if anatomy.dtype == "float16" else 2]
+
+
+def in_bf16(value: float, field: str) -> Callable[[StepRecord], Any]:
+    return lambda record: value if record.dtype == "bfloat16" else getattr(record, field)
+
+
+GONE_TOO_FAR = steps(scale=in_bf16(2.0**-130, "scale"), loss=in_bf16(math.nan, "loss"))
+"""As where somebody lets the run go on in fp16 for long: the weights are NaN, in bf16 too."""
+
+
 def exponents(first: int) -> Change:
     """Gradients that all lie at one power of two."""
 
@@ -71,6 +86,7 @@ def test_on_its_own_run_a_lesson_comes_to_its_end(name: str, tapes: Path) -> Non
     played = replay(name, tapes)
     assert played.player.done
     assert played.player.error is None
+    assert not [text for text in played.claims if re.search(r"\b(unknown|NaN now)\b", text)]
 
 
 BROKEN: tuple[tuple[str, int, str, Change], ...] = (
@@ -79,6 +95,7 @@ BROKEN: tuple[tuple[str, int, str, Change], ...] = (
     ("autocast", 4, "products are in fp32", operations(output="float32")),
     ("autocast", 4, "weights are in fp16", operations(weights=("float16",))),
     ("autocast", 5, "losses are in fp16", operations(output="float16")),
+    ("autocast", 8, "it is another model", anatomies(operations=other_model)),
     ("underflow", 3, "the run is in bf16", steps(dtype="bfloat16")),
     ("underflow", 3, "the scaler stays on", steps(scaler="dynamic")),
     ("underflow", 4, "gradients are not 0", steps(grad_norm=1e-9)),
@@ -122,9 +139,11 @@ BROKEN: tuple[tuple[str, int, str, Change], ...] = (
     ("forward", 3, "the loss is finite", steps(loss=1.0)),
     ("forward", 4, "steps are taken", steps(skipped=False)),
     ("forward", 6, "no operation is found", steps(facts=())),
+    ("forward", 7, "the scale has gone too far", GONE_TOO_FAR),
     ("forward", 7, "fp16 it stays", lambda r: steps(dtype="float16")(r)),
     ("eight_bits", 3, "the run is in fp32", steps(dtype="float32")),
     ("eight_bits", 4, "gradients fit e4m3", exponents(2)),
+    ("eight_bits", 5, "one scale serves all tensors", exponents(-12)),
 )
 
 
@@ -145,6 +164,12 @@ def test_a_lesson_stays_where_its_run_is_broken(
     whole = replay(name, tapes).claims
     later = {text for text in whole if text} - set(played.claims)
     assert later  # and what it would have claimed it has not
+
+
+def test_a_lesson_that_cannot_be_saved_says_that_it_has_to_begin_again(tapes: Path) -> None:
+    trouble = replay("forward", tapes, GONE_TOO_FAR).trouble
+    assert "1 / scale is inf" in trouble
+    assert "Press r" in trouble
 
 
 def test_every_lesson_is_broken_in_several_ways() -> None:

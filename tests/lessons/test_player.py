@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ampwatch.controls import DTYPE, PAUSE, SCALER, Request
+from ampwatch.controls import DTYPE, PAUSE, SCALER, TARGET_GAIN, Request
 from ampwatch.lessons import Point, Predict, Press, Say, Scene, Table, Wait
 from ampwatch.lessons.player import ASKING, BLOCKED, FINISHED, LATE, READING, WAITING
+from ampwatch.lessons.targets import keys_to_targets
 from tests.lessons.made_up import Class
 
 ASK = Predict("Which?", choices=("this", "that", "neither"))
@@ -278,6 +279,15 @@ def test_a_lesson_does_again_what_has_not_helped() -> None:
     room.train(skipped=True)
     room.train(30)
     assert len(room.requests) == 3
+
+
+def test_targets_are_asked_for_by_the_presses_that_are_still_to_come() -> None:
+    room = Class(Press("x", keys=keys_to_targets(100), until=skipped))
+    room.train()
+    wanted = {1.0: ("t", "t"), 10.0: ("t",), 100.0: (), 1000.0: ("0", "t", "t"), 0.1: ("t",) * 3}
+    for now, keys in wanted.items():
+        room.controls.request(TARGET_GAIN, now)
+        assert room.page.keys == keys
 
 
 def test_keys_can_depend_on_the_run() -> None:
