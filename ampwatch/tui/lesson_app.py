@@ -9,15 +9,18 @@ from textual.binding import Binding, BindingType
 
 from ampwatch.controls import Controls
 from ampwatch.job import Job
-from ampwatch.lessons.page import Page, page_of
+from ampwatch.lessons.page import Page
 from ampwatch.lessons.parts import CHOICES
 from ampwatch.lessons.player import ASKING, LEAVE_OUT, NEXT, Player
 from ampwatch.lessons.progress import Progress
+from ampwatch.lessons.reader import Reader
 from ampwatch.session import Session
 from ampwatch.tui.app import DashboardApp
 from ampwatch.tui.lesson_panel import LessonStage
 from ampwatch.tui.main_screen import MainScreen
 
+SCROLL = "Read on where a text is longer than its panel"
+WINDOW = 1000
 LESSON_KEYS: tuple[BindingType, ...] = (
     Binding(NEXT, f"lesson('{NEXT}')", "Go on", show=False, tooltip="Go on", id="lesson.next"),
     Binding(
@@ -27,6 +30,18 @@ LESSON_KEYS: tuple[BindingType, ...] = (
         show=False,
         tooltip="Leave a part out",
         id="lesson.leave_out",
+    ),
+    Binding(
+        "backspace",
+        "lesson_back",
+        "Back",
+        show=False,
+        tooltip="Read the part before again; nothing is undone",
+        id="lesson.back",
+    ),
+    *(
+        Binding(key, f"lesson_scroll({way})", show=False, tooltip=SCROLL, id=f"lesson.{key}")
+        for key, way in (("pageup", -1), ("pagedown", 1))
     ),
     *(
         # A tab may have the same key for something else: it is the lesson's while it asks.
@@ -67,10 +82,12 @@ class LessonApp(DashboardApp):
         self.stage = LessonStage()
         super().__init__(session, controls, job, name=player.lesson.demo, stage=self.stage)
         self.player = player
+        self.reader = Reader(player)
         self.wants_next = False
         """The learner asked for the lesson after this one."""
         self._progress = progress
         self._following = following
+        self.look.window = WINDOW  # a run that was left alone for minutes can still be read
         self._page: Page | None = None
 
     def on_mount(self) -> None:
@@ -81,6 +98,10 @@ class LessonApp(DashboardApp):
         self._follow()
 
     def action_lesson(self, key: str) -> None:
+        if self.reader.again:
+            self.reader.forward()
+            self._follow()
+            return
         if self.player.finished:
             if key == NEXT:
                 self.wants_next = bool(self._following)
@@ -94,9 +115,19 @@ class LessonApp(DashboardApp):
     def action_choose(self, key: str) -> None:
         self.action_lesson(key)
 
+    def action_lesson_back(self) -> None:
+        answer = self.reader.back()
+        if answer:
+            self._say(answer)
+        self._follow()
+
+    def action_lesson_scroll(self, way: int) -> None:
+        self.stage.panel.turn(way)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "choose":
-            return self.player.state == ASKING and isinstance(self.screen, MainScreen)
+            asks = self.player.state == ASKING and not self.reader.again
+            return asks and isinstance(self.screen, MainScreen)
         return super().check_action(action, parameters)
 
     def action_turn(self, name: str) -> None:
@@ -107,7 +138,7 @@ class LessonApp(DashboardApp):
         """Bring the lesson up to date with the run, and the screen with the lesson."""
         player, lesson = self.player, self.player.lesson
         player.advance(self.session.run)
-        page = page_of(player)
+        page = self.reader.page()
         before, self._page = self._page, page
         if before is None or before.part != page.part:
             self._progress.note(lesson.id, page.part, page.parts, player.done)
@@ -116,8 +147,11 @@ class LessonApp(DashboardApp):
         if before is None or (before.look, before.step) != (page.look, page.step):
             self._point(page)
         number = f"Lesson {lesson.number}: " if lesson.number else ""
-        if player.finished:
+        if player.finished and not page.again:
             page = _with_end(page, self._following)
+        if self._main.tab != page.tab:
+            page = replace(page, table=None)  # it stands in the place of the tab it belongs to
+        self.stage.set_class(self.explaining.open, "-explaining")
         self.stage.show(page, f"{number}{lesson.title}")
 
     def _point(self, page: Page) -> None:

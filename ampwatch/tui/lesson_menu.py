@@ -24,13 +24,13 @@ def first_unfinished(lessons: Sequence[Lesson], progress: Progress) -> int:
     return places[0] if places else 0
 
 
-def line(lesson: Lesson, progress: Progress) -> Content:
+def line(lesson: Lesson, progress: Progress, width: int) -> Content:
     """Number, title, how far it was taken, and under it what is learned."""
     reached = progress.of(lesson.id)
     sign = DONE if reached.done else OPEN
     return Content.assemble(
         (f" {sign} ", "$text-success" if reached.done else "$foreground-muted"),
-        (f"{lesson.number}  {lesson.title:28}", "bold"),
+        (f"{lesson.number}  {lesson.title:{width}}", "bold"),
         (f"{reached.words():>10}", "$text-accent"),
         (f"\n      {lesson.goal}", "$foreground-muted"),
     )
@@ -63,7 +63,8 @@ class LessonMenu(App[Lesson]):
         done = sum(self._progress.of(each.id).done for each in self._lessons)
         count = len(self._lessons)
         yield Static(f"Lessons on loss scaling: {done} of {count} done", id="menu-title")
-        options = [Option(line(each, self._progress), each.id) for each in self._lessons]
+        width = max(len(each.title) for each in self._lessons)
+        options = [Option(line(each, self._progress, width), each.id) for each in self._lessons]
         yield OptionList(*options, markup=False)
         yield Static("↑ ↓ choose   ⏎ or a number begins   q quits", id="menu-keys")
 

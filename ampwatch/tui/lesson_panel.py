@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.containers import Container, VerticalScroll
 from textual.events import Resize
 from textual.widgets import Static
@@ -12,6 +13,7 @@ from ampwatch.tui.lesson_page import body, prompt, table_content
 
 BESIDE = 116
 """Columns from which the lesson stands beside the plots."""
+BACK = Binding("backspace", "", "")
 BOTH = ("loss", "scale")
 """The plots that are shown where there is room for two and a part names none."""
 
@@ -30,11 +32,17 @@ class LessonPanel(Container):
         yield self._prompt
 
     def show(self, page: Page, title: str, beside: bool) -> None:
-        part = f"part {min(page.part, page.parts)} of {page.parts}"
+        part = f"part {min(page.part, page.parts)} of {page.parts}" + " again" * page.again
+        if page.part > 1:
+            part += f" · {self.app.get_key_display(BACK)} back"
         self.border_title = title if beside else f"{title} · {part}"
         self.border_subtitle = part if beside else ""
         self._body.update(body(page))
         self._prompt.update(prompt(page, beside))
+
+    def turn(self, way: int) -> None:
+        """A text that is longer than the panel, up or down."""
+        self._scroll.scroll_relative(y=way * max(1, self._scroll.size.height - 1), animate=False)
 
     def top(self) -> None:
         """A new page is read from its beginning."""
@@ -67,6 +75,7 @@ class LessonStage(Container):
         self._shown = shown
         self.set_class(self.beside, "-beside")
         self.set_class(not self.beside, "-below")
+        self.screen.set_class(not self.beside, "-lesson-below")
         self.set_class(page.table is not None, "-table")
         self.set_class(len(self.looked(page)) == 1, "-single")
         if page.table is not None:
