@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from ampwatch.probe.anatomy_values import capturing
@@ -135,7 +136,11 @@ class Hindsight:
             return
         self._glances += glance
         begun = time.perf_counter()
-        reader.inquests.append(LateInquest(roots, self._naming))
+        try:
+            reader.inquests.append(LateInquest(roots, self._naming))
+        except torch.OutOfMemoryError:
+            plan.end()  # the device is full to the brim before backward: the loop comes first
+            return
         reader.budget.loud()
         if wanted:
             plan.searched(reader.coming(), time.perf_counter() - begun, found=False)

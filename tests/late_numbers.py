@@ -14,6 +14,7 @@ from ampwatch import trouble as trouble_module
 from ampwatch.probe import activations as activations_module
 from ampwatch.probe import backward_origin as backward_origin_module
 from ampwatch.probe import gradients as gradients_module
+from ampwatch.probe import late_inquest as late_inquest_module
 from ampwatch.probe import steps as steps_module
 from ampwatch.probe.gradients import Reading
 
@@ -58,5 +59,6 @@ def make_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Reading, "__init__", read)
     monkeypatch.setattr(gradients_module, "_values", lambda gradients, odd: None)
-    for module in (activations_module, backward_origin_module, trouble_module):
+    late = (activations_module, backward_origin_module, late_inquest_module, trouble_module)
+    for module in late:
         monkeypatch.setattr(module, "at_hand", lambda tensor: False)

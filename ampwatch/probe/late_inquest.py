@@ -17,8 +17,10 @@ from ampwatch.probe.guards import GUARDED, product_behind
 from ampwatch.probe.inquest import Inquest, plainly
 from ampwatch.probe.operations import SETTINGS, Naming, Operation
 from ampwatch.probe.private import foreach_norm
+from ampwatch.probe.transfer import at_hand
 from ampwatch.probe.values import (
     ALL,
+    UNREADABLE,
     Kind,
     Question,
     Values,
@@ -41,35 +43,30 @@ class LateInquest:
         names: of parameters.
 
     Attributes:
-        scalars: the answers, float32, of one dimension, on the device of the first loss.
+        scalars: the answers, of one dimension, on the device of the first one.
     """
 
-    __slots__ = ("_inquest", "_open", "scalars")
+    __slots__ = ("_answers", "_inquest", "_open", "scalars")
 
     def __init__(self, roots: list[Tensor], names: Naming) -> None:
         self._open: list[Question] = []
-        answers: list[Tensor] = [torch.zeros((), device=roots[0].device)]
+        self._answers: list[Tensor] = []
         with plainly(roots):
             self._inquest = Inquest(roots, names)
             fused: dict[tuple[torch.device, torch.dtype], list[Values]] = {}
             for values, kinds in self._asked():
                 for kind in kinds if values.size else ():
-                    if kind is largest and values.plain:
-                        tensor = values.tensor
-                        assert tensor is not None
+                    tensor = values.tensor
+                    if kind is largest and values.plain and tensor is not None:
                         fused.setdefault((tensor.device, tensor.dtype), []).append(values)
                     else:
-                        self._leave(values.question(kind), answers)
+                        self._leave(values.question(kind))
             for group in fused.values():
-                self._open += [values.question(largest) for values in group]
-                tensors = [values.tensor for values in group if values.tensor is not None]
-                answers += foreach_norm(tensors, order=torch.inf)
+                self._leave_all(group)
             for question in self._of_operations():
-                self._leave(question, answers)
+                self._leave(question)
             self._let_go()
-            device = roots[0].device
-            together = [each.to(device, non_blocking=True) for each in answers]
-            self.scalars = torch.stack(together)[1:].float()
+            self.scalars = self._packed()
 
     def fact(self, numbers: Sequence[float]) -> str | None:
         """The fact that tells where inf or NaN came from; ``numbers`` became of the scalars."""
@@ -77,11 +74,39 @@ class LateInquest:
             question.learn(number)
         return self._inquest.verdict()
 
-    def _leave(self, question: Question, answers: list[Tensor]) -> None:
+    def _leave(self, question: Question) -> None:
         answer = question.leave()
         if answer is not None:
+            self._keep(question, answer)
+
+    def _leave_all(self, group: list[Values]) -> None:
+        """The largest magnitude of each."""
+        tensors = [values.tensor for values in group if values.tensor is not None]
+        try:
+            answers = foreach_norm(tensors, order=torch.inf)
+        except torch.OutOfMemoryError:
+            raise
+        except UNREADABLE:  # one of them is of a kind of its own
+            for values in group:
+                self._leave(values.question(largest))
+            return
+        for values, answer in zip(group, answers, strict=True):
+            self._keep(values.question(largest), answer)
+
+    def _keep(self, question: Question, answer: Tensor) -> None:
+        if at_hand(answer):  # as that of a plain number by which something was multiplied
+            question.learn(answer.item())
+        else:
             self._open.append(question)
-            answers.append(answer)
+            self._answers.append(answer)
+
+    def _packed(self) -> Tensor:
+        answers, self._answers = self._answers, []
+        if not answers:
+            return torch.zeros(0)
+        device = answers[0].device
+        wide = torch.float64 if device.type in ("cpu", "cuda") else torch.float32
+        return torch.stack([each.to(device, wide, non_blocking=True) for each in answers])
 
     def _asked(self) -> Iterator[tuple[Values, Iterable[Kind]]]:
         """Which values are asked for what; each once."""

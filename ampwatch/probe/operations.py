@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ampwatch.probe.private import made_in, saved_tensors, sequence_number
-from ampwatch.probe.values import Question, Values
+from ampwatch.probe.values import MOST_AT_ONCE, Question, Values
 
 RESULTS = ("result", "result0", "output", "out")
 """Under these names an operation keeps what it has made; under others what it was given."""
@@ -29,10 +29,8 @@ MOST_NODES = 20_000
 
 PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Mv", "Addmv", "Dot")
 """Sums of products."""
+LEAF = "AccumulateGrad"
 SETTINGS = ("exponent", "min", "eps", "self_numel")
-PIECE = 16
-"""Matrices that are multiplied again at a time."""
-
 Naming = Callable[[list[Tensor]], list[str]]
 """Names of parameters, as the user's code has them; "" where it has none."""
 
@@ -54,6 +52,8 @@ class Operation:
     after: str | None = None
     """The module whose output it got; where it got none, the one that was used last before it."""
     _settings: dict[str, Any] = field(default_factory=dict)
+    _weights: list[tuple[str, Values]] | None = None
+    """Kept: asked in the order of the forward pass, a long chain of views is not walked again."""
 
     @cached_property
     def dtype(self) -> torch.dtype | None:
@@ -63,7 +63,10 @@ class Operation:
     def setting(self, name: str) -> Any:
         """What it keeps beside the values: a limit, an exponent, as a number or as values."""
         if name not in self._settings:
-            kept = getattr(self.node, f"_saved_{name}", None)
+            try:
+                kept = getattr(self.node, f"_saved_{name}", None)
+            except RuntimeError:  # freed, or changed in place since
+                kept = None
             self._settings[name] = Values(kept) if isinstance(kept, Tensor) else kept
         return self._settings[name]
 
@@ -107,11 +110,12 @@ class Operation:
 
     def weights(self) -> list[tuple[str, Values]]:
         """Parameters that come in directly or through a cast or a transposition."""
-        found = list(self.parameters)
-        for parent in self.parents:
-            if parent is not None and parent.title in PASSING:
-                found += parent.weights()
-        return found
+        if self._weights is None:
+            self._weights = list(self.parameters)
+            for parent in self.parents:
+                if parent is not None and parent.title in PASSING:
+                    self._weights += parent.weights()
+        return self._weights
 
     def inputs(self) -> dict[str, Values]:
         return {name: each for name, each in self.saved.items() if name not in RESULTS}
@@ -141,8 +145,9 @@ class Operation:
 
 def _largest_product(left: Tensor, right: Tensor) -> Tensor:
     """In pieces: scores of attention are the largest thing in a model."""
-    pieces = zip(torch.split(left, PIECE), torch.split(right, PIECE), strict=True)
-    return torch.stack([torch.bmm(a.float(), b.float()).abs().amax() for a, b in pieces]).amax()
+    piece = max(1, MOST_AT_ONCE // (left.shape[1] * right.shape[2]))
+    pieces = zip(torch.split(left, piece), torch.split(right, piece), strict=True)
+    return torch.stack([torch.bmm(a.float(), b.float()).abs_().amax() for a, b in pieces]).amax()
 
 
 def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> list[Operation]:
@@ -161,8 +166,10 @@ def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> 
             continue
         kept = saved_tensors(node) if saved else {}
         values = {name: Values(tensor) for name, tensor in kept.items()}
-        operation = Operation(node, _title(node), sequence_number(node), values)
-        variable = getattr(node, "variable", None)
+        title = _title(node)
+        operation = Operation(node, title, sequence_number(node), values)
+        # A function of the script's own may keep anything under this name.
+        variable = getattr(node, "variable", None) if title == LEAF else None
         if variable is not None:
             operation.variable = Values(variable)
             variables.append((operation, variable))

@@ -46,6 +46,8 @@ class Question:
             assert ask is not None
             try:
                 self._answer = float(ask())
+            except torch.OutOfMemoryError:
+                raise
             except UNREADABLE:
                 self._answer = self._silent
         return self._answer
@@ -59,6 +61,8 @@ class Question:
         assert ask is not None
         try:
             scalar = ask()
+        except torch.OutOfMemoryError:
+            raise
         except UNREADABLE:
             scalar = None
         if scalar is None or scalar.is_meta:
@@ -107,6 +111,23 @@ def nan_rows(values: Tensor) -> Tensor:
 
 ALL = (largest, lowest, highest, infinite, zero, one, largest_finite, nan_rows)
 """What can be asked."""
+
+
+MOST_AT_ONCE = 1 << 25
+"""Most questions make a copy or two of the values they are about. Before backward the memory of a
+device is fuller than at any other time: so of larger tensors they are put piece by piece."""
+
+
+def _in_pieces(kind: Kind, values: Tensor) -> Tensor:
+    if values.numel() <= MOST_AT_ONCE or not values.dim():
+        return kind(values)
+    places = range(values.dim() - (kind is nan_rows and values.dim() > 1))
+    longest = max(places, key=lambda place: values.shape[place])
+    length = max(1, MOST_AT_ONCE * values.shape[longest] // values.numel())
+    answers = torch.stack([kind(each) for each in torch.split(values, length, longest)])
+    if kind is nan_rows:
+        return answers.sum() if values.dim() > 1 else answers.min()
+    return answers.min() if kind is lowest else answers.max()
 
 
 class Values:
@@ -184,6 +205,7 @@ class Values:
         return (
             type(tensor) is Tensor
             and tensor.layout is torch.strided
+            and not tensor.is_nested
             and tensor.dim() > 0
             and tensor.is_floating_point()
             and tensor.element_size() > 1
@@ -197,7 +219,7 @@ class Values:
             tensor = self.tensor
 
             def ask() -> Tensor:
-                return torch.zeros(()) if tensor is None else kind(readable(tensor))
+                return torch.zeros(()) if tensor is None else _in_pieces(kind, readable(tensor))
 
             asked = self._asked[kind] = Question(ask)
         return asked

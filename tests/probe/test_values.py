@@ -12,6 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from ampwatch.probe import late_inquest as late_inquest_module
+from ampwatch.probe import operations as operations_module
+from ampwatch.probe import values as values_module
 from ampwatch.probe.inquest import inquire
 from ampwatch.probe.late_inquest import LateInquest
 from ampwatch.probe.values import ALL, Question, Values
@@ -118,6 +121,12 @@ def test_a_question_is_put_once() -> None:
     assert question.leave() is None
 
 
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is on a device."""
+    monkeypatch.setattr(late_inquest_module, "at_hand", lambda tensor: False)
+
+
 class NoWaiting(TorchFunctionMode):
     """Any of these would wait for a device."""
 
@@ -208,21 +217,21 @@ BATCHES = (nan_in_the_batch, too_large_a_batch)
 
 
 @pytest.mark.parametrize("make", LOSSES, ids=lambda make: make.__name__)
-def test_a_late_inquest_says_what_one_at_once_says(make: Any) -> None:
+def test_a_late_inquest_says_what_one_at_once_says(make: Any, far: None) -> None:
     torch.manual_seed(0)
     loss, batch = make() if make in BATCHES else (make(), None)  # looked up by its name here
     at_once = inquire([loss], lambda parameters: ["weight"] * len(parameters))
     with NoWaiting():
         late = LateInquest([loss], lambda parameters: ["weight"] * len(parameters))
     loss.backward()  # frees what the graph has kept
-    assert late.scalars.dtype is torch.float32
+    assert (late.scalars.dtype, late.scalars.dim()) == (torch.float64, 1)
     assert late.fact(late.scalars.tolist()) == at_once
     name, details = (None, {}) if at_once is None else split_fact(at_once)
     assert name == LOSSES[make]
     assert details.get("name") == (None if batch is None else "batch")
 
 
-def test_a_late_inquest_keeps_nothing_of_the_loop_alive() -> None:
+def test_a_late_inquest_keeps_nothing_of_the_loop_alive(far: None) -> None:
     late = LateInquest([masked_rows()], lambda parameters: [""] * len(parameters))
     reached: dict[int, Any] = {}
     waiting: list[Any] = [late._inquest, late._open]
@@ -234,3 +243,153 @@ def test_a_late_inquest_keeps_nothing_of_the_loop_alive() -> None:
     kinds = {type(each) for each in reached.values()}
     assert Question in kinds, "so what belongs to it is reached"
     assert not [kind for kind in kinds if issubclass(kind, Tensor) or "Backward" in kind.__name__]
+
+
+class Keeper(torch.autograd.Function):
+    """Keeps more than tensors, under a name that leaves of a graph have something else at."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        ctx.variable = 5
+        ctx.save_for_backward(inputs)
+        return inputs / 0.0
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
+def weights(*shape: int) -> Tensor:
+    return nn.Parameter(torch.randn(*shape))
+
+
+def of_a_function_of_its_own() -> list[Tensor]:
+    return [Keeper.apply(weights(3)).sum()]
+
+
+def beyond_float32() -> list[Tensor]:
+    return [(weights(3).double() * 1e300 * 1e300).sum()]
+
+
+def through_very_many_views() -> list[Tensor]:
+    made = weights(4, 4)
+    for _ in range(3000):
+        made = made.t()
+    return [(torch.ones(2, 4) @ made).sum() / 0.0]
+
+
+def several_roots() -> list[Tensor]:
+    weight = weights(3)
+    return [weight.sum(), weight * INF]
+
+
+def nested() -> list[Tensor]:
+    rows = [torch.randn(2, 3), torch.randn(3, 3)]
+    made = torch.nested.nested_tensor(rows, requires_grad=True) * 2
+    return [torch.nested.to_padded_tensor(made, 0.0).sum() / 0.0]
+
+
+def complex_numbers() -> list[Tensor]:
+    return [weights(3) * 1j / 0.0]
+
+
+def sparse_factor() -> list[Tensor]:
+    return [torch.sparse.mm(torch.eye(4).to_sparse(), weights(4, 3) * INF).sum()]
+
+
+def whole_exponents() -> list[Tensor]:
+    return [(weights(3) ** torch.tensor([2, 3, 1]) / 0.0).sum()]
+
+
+def inside_vmap() -> list[Tensor]:
+    weight = weights(3)
+    return [torch.vmap(lambda x: (x * weight / 0.0).sum())(torch.randn(4, 3)).sum()]
+
+
+def a_gradient_of_a_gradient() -> list[Tensor]:
+    weight = weights(3)
+    (gradient,) = torch.autograd.grad(weight.pow(3).sum(), weight, create_graph=True)
+    return [(gradient / 0.0).sum()]
+
+
+def a_setting_that_was_changed_since() -> list[Tensor]:
+    exponent = torch.tensor([2.0, 3.0, 1.0])
+    made = weights(3) ** exponent
+    exponent.zero_()
+    return [made.sum() / 0.0]
+
+
+def nothing_at_all() -> list[Tensor]:
+    return [weights(0, 3).softmax(-1).sum() + (weights(3) / 0.0).sum()]
+
+
+def on_no_device() -> list[Tensor]:
+    return [nn.Parameter(torch.ones(3, device="meta")).sum() / 0.0]
+
+
+ODD = (
+    of_a_function_of_its_own,
+    beyond_float32,
+    through_very_many_views,
+    several_roots,
+    nested,
+    complex_numbers,
+    sparse_factor,
+    whole_exponents,
+    inside_vmap,
+    a_gradient_of_a_gradient,
+    a_setting_that_was_changed_since,
+    nothing_at_all,
+    on_no_device,
+)
+
+
+@pytest.mark.parametrize("make", ODD, ids=lambda make: make.__name__)
+def test_graphs_of_other_kinds_are_judged_alike(make: Any, far: None) -> None:
+    torch.manual_seed(0)
+    roots = make()
+    at_once = inquire(roots, lambda parameters: ["weight"] * len(parameters))
+    with NoWaiting():
+        late = LateInquest(roots, lambda parameters: ["weight"] * len(parameters))
+    assert late.fact(late.scalars.tolist()) == at_once
+    assert (at_once is None) == (make is on_no_device)
+
+
+@pytest.mark.parametrize("make", [masked_rows, too_large, lost_epsilon, well])
+def test_what_is_on_the_host_is_answered_there(make: Any) -> None:
+    torch.manual_seed(0)
+    loss = make()
+    at_once = inquire([loss], lambda parameters: ["weight"] * len(parameters))
+    late = LateInquest([loss], lambda parameters: ["weight"] * len(parameters))
+    assert late.scalars.tolist() == []
+    assert late.fact([]) == at_once
+
+
+@pytest.mark.parametrize("name", ["plain", "half", "masked", "rows", "all inf", "both", "whole"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_large_tensors_are_asked_piece_by_piece(
+    name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values_module, "MOST_AT_ONCE", most)
+    assert answers(Values(TENSORS[name])) == right(TENSORS[name])
+
+
+@pytest.mark.parametrize("most", [1, 20, 1000])
+def test_large_products_are_made_again_piece_by_piece(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations_module, "MOST_AT_ONCE", most)
+    left, right = torch.randn(5, 3, 4), torch.randn(5, 4, 2)
+    largest = float((left @ right).abs().max())
+    found = float(operations_module._largest_product(left, right))
+    assert found == pytest.approx(largest, rel=1e-6)
+
+
+def test_a_device_that_is_full_is_no_answer() -> None:
+    def full() -> Tensor:
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(torch.OutOfMemoryError):
+        Question(full).leave()
+    with pytest.raises(torch.OutOfMemoryError):
+        Question(full).answer()
