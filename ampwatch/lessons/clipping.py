@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Wait
 from ampwatch.lessons.scene import Move, Scene
-from ampwatch.words import count_words, number_words, scale_words
+from ampwatch.words import number_words, scale_words
 
 LIMIT = 0.1
 """CLIP_NORM of the demo."""
@@ -55,13 +55,11 @@ def behind(scene: Scene) -> bool:
 
 
 def behind_words(scene: Scene) -> str:
-    skips = count_words(len(scene.skips), "step")
     right, wrong = loss(scene, RIGHT) or 1, loss(scene, WRONG) or 0
     return (
         f"After {scene.run.steps} steps the copy that is clipped after unscale_ (the lower curve) "
         f"has a loss of {number_words(right)}, the other one {number_words(wrong)}: "
-        f"{wrong / right:.0f} times as much. Nothing crashed, torch said nothing, and {skips} "
-        "skipped is no sign of it."
+        f"{wrong / right:.0f} times as much. Nothing crashed, and torch said nothing."
     )
 
 
@@ -178,7 +176,7 @@ LESSON = Lesson(
             otherwise="The losses are too near to each other to say so.",
         ),
         Point(
-            lambda scene: behind_words(scene.since("short")),
+            behind_words,
             holds=behind,
             look=("loss",),
             otherwise="The losses are too near to each other to say so.",
