@@ -67,10 +67,11 @@ def table(scene: Scene) -> Table | None:
 
 
 def products_low(scene: Scene) -> bool:
-    """Every matrix product gave fp16, from weights that are fp32."""
+    """Every matrix product gave fp16 and got a gradient in fp16, from weights that are fp32."""
     found = those(scene, PRODUCTS)
     weights = {dtype for each in found for dtype in each.weights}
-    return bool(found) and weights == {"float32"} and {o.output for o in found} == {"float16"}
+    made = {dtype for each in found for dtype in (each.output, each.gradient)}
+    return bool(found) and weights == {"float32"} and made == {"float16"}
 
 
 def product_words(scene: Scene) -> str:

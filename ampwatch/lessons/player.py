@@ -204,21 +204,19 @@ class Player:
         last = scene.run.last
         assert last is not None
         now = _fits(part, (last.dtype, last.scaler))
-        if now and not isinstance(part, Waiting):
-            return False
+        if not isinstance(part, Waiting):
+            self.state = self.state if now else BLOCKED
+            return not now
         if now and all(_fits(part, mode) for mode in scene.modes):
             return False
-        if isinstance(part, Waiting):
-            # What came before does not count: the stretch of steps begins anew.
-            self._settling = self._settling and self.waited <= SETTLING_STEPS
-            self._began = scene.run.steps
-            if part.name:
-                self._places[part.name] = self._began
-            if not self._settling:
-                self._entered = scene.run.steps
-            self.state = WAITING if self._settling or now else BLOCKED
-        else:
-            self.state = BLOCKED
+        # What came before does not count: the stretch of steps begins anew.
+        self._settling = self._settling and self.waited <= SETTLING_STEPS
+        self._began = scene.run.steps
+        if part.name:
+            self._places[part.name] = self._began
+        if not self._settling:
+            self._entered = scene.run.steps
+        self.state = WAITING if self._settling or now else BLOCKED
         return True
 
     def _claim(self, part: Point, scene: Scene) -> None:

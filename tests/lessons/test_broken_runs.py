@@ -93,6 +93,7 @@ BROKEN: tuple[tuple[str, int, str, Change], ...] = (
     ("autocast", 3, "the run is in fp32", steps(dtype="float32")),
     ("autocast", 3, "nothing is recorded", anatomies(operations=())),
     ("autocast", 4, "products are in fp32", operations(output="float32")),
+    ("autocast", 4, "gradients of products are in fp32", operations(gradient="float32")),
     ("autocast", 4, "weights are in fp16", operations(weights=("float16",))),
     ("autocast", 5, "losses are in fp16", operations(output="float16")),
     ("autocast", 8, "it is another model", anatomies(operations=other_model)),
