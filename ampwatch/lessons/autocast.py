@@ -121,7 +121,7 @@ def all_high(scene: Scene) -> bool:
         anatomy is not None
         and anatomy.dtype == "float32"
         and {each.output for each in anatomy.operations} == {"float32"}
-        and names(scene) == scene.kept.get("lowered")
+        and names(scene) == scene.kept["lowered"]
     )
 
 

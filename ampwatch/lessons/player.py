@@ -24,6 +24,11 @@ NEXT, LEAVE_OUT = "n", "N"
 SETTLING_STEPS = 20
 """A knob that the lesson has turned itself is in force after a few steps at the latest."""
 
+NEEDS_WHAT_WAS_LEFT_OUT = (
+    "this part needs what a part that was left out would have told. N leaves it out as well, r "
+    "begins the lesson again"
+)
+
 READING = "reading"
 """All is said; the learner's key goes on."""
 ASKING = "asking"
@@ -149,6 +154,8 @@ class Player:
     def _next(self, run: Run) -> None:
         if self.answer is not None:
             self.question = self.choice = self.answer = None
+        if self.error == NEEDS_WHAT_WAS_LEFT_OUT:
+            self.error = None  # the part after this one may do without
         self.index += 1
         if self.finished:
             self.state, self.text, self.table, self.step = FINISHED, "", None, None
@@ -260,7 +267,9 @@ class Player:
             return ask()
         except Exception as error:
             self.error = (
-                f"part {self.index + 1} of the lesson {self.lesson.id!r} has a mistake: "
+                NEEDS_WHAT_WAS_LEFT_OUT
+                if self.left_out
+                else f"part {self.index + 1} of the lesson {self.lesson.id!r} has a mistake: "
                 f"{type(error).__name__}: {error}"
             )
             return fallback

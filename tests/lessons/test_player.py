@@ -9,6 +9,7 @@ from ampwatch.lessons import Point, Predict, Press, Say, Scene, Table, Wait
 from ampwatch.lessons.player import ASKING, BLOCKED, FINISHED, LATE, READING, WAITING
 from ampwatch.lessons.targets import keys_to_targets
 from tests.lessons.made_up import Class
+from tests.lessons.tapes import LESSON
 
 ASK = Predict("Which?", choices=("this", "that", "neither"))
 
@@ -223,6 +224,32 @@ def test_a_mistake_in_a_lesson_is_told_and_never_raised() -> None:
     room.train(3)
     assert room.page.state != READING
     assert "ZeroDivisionError" in room.page.trouble
+    assert not room.player.done
+
+
+def test_a_part_that_needs_what_was_left_out_says_so_and_can_be_left_out_as_well() -> None:
+    room = Class(
+        Point("x", name="first", holds=skipped, keep=lambda scene: scene.run.steps),
+        Wait("y", until=lambda scene: scene.kept["first"] > 0),
+        Say("end"),
+    )
+    room.train(3)
+    room.press("N")
+    room.train()
+    assert "that was left out" in room.page.trouble
+    room.press("N")
+    room.train()
+    assert (room.page.text, room.page.trouble) == ("end", "")
+    assert room.player.error is None
+
+
+@pytest.mark.parametrize("name", LESSON)
+def test_every_lesson_can_be_left_out_part_by_part(name: str) -> None:
+    room = Class(*LESSON[name].parts)
+    room.train()
+    while not room.player.finished:
+        assert "mistake" not in room.page.trouble
+        room.press("N")
     assert not room.player.done
 
 
