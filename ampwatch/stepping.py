@@ -83,7 +83,7 @@ class Stepping:
             self._trouble.after_read(state)
         if state.figures is not None and state.reading and not (at_once and state.counts):
             state.movement = Movement(state.parameters, state.reading)
-        if self.dissection is not None:
+        if self.dissection is not None and state.reading is not None:
             self.dissection.read(state, asked and not self._reader.inject)
 
     def end(
@@ -99,6 +99,9 @@ class Stepping:
             scaler: the loop's own.
             found: its found_inf, where it has looked.
         """
+        if state.reading is None:
+            state.forget()  # a CUDA graph is being captured, and nothing could be read
+            return
         self._due = True
         state.stepped_at = self.ledger.passes
         if self.ledger.open or self.ledger.mixed:

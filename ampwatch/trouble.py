@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ampwatch.hindsight import MOST_GLANCES, RESTED_STEPS, Hindsight
 from ampwatch.probe.absent import Absent
+from ampwatch.probe.anatomy_values import capturing
 from ampwatch.probe.backward_origin import OriginSearch
 from ampwatch.probe.draft import HIDDEN
 from ampwatch.probe.inquest import inquire
@@ -134,7 +135,7 @@ class Trouble:
         """The backward pass that begins is searched, if the plan says so."""
         if self.search.blind:
             self.plan.end()
-        elif not self._bad_loss:
+        elif not self._bad_loss and not capturing(roots[0]):
             reader = self._reader
             if self.plan.wants(reader.coming(), reader.step_seconds()):
                 begun = time.perf_counter()

@@ -22,6 +22,9 @@ HAND_NODES = 3
 HAND_SCALE = 2.0**5
 """Smaller powers of two are weights of a loss as well."""
 
+MOST_LOSSES = 10_000
+"""After so many without a step that was seen, none is about to come: who explains a network by the
+gradients of its inputs takes none."""
 WALK_NODES = 2000
 """Where several networks train, so much of a graph is looked through to tell whose loss it is."""
 
@@ -48,7 +51,7 @@ class Losses:
 
     def back(self, root: Tensor) -> bool:
         """``root`` is back-propagated; whether it was made from scaled losses."""
-        if self._recorded:
+        if self._recorded or len(self._gone) >= MOST_LOSSES:
             self._gone.clear()
             self._known = []
             self._recorded = False

@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from ampwatch.guard import Guard
 from ampwatch.probe import private
 from ampwatch.probe.activations import FlowProbe
+from ampwatch.probe.anatomy_values import capturing
 from ampwatch.probe.backward_origin import LateOrigin
 from ampwatch.probe.budget import Budget
 from ampwatch.probe.detail import EARLY_STEPS, Figures, Spacing
@@ -76,8 +77,7 @@ class StepReader:
         """Of the backward passes for the optimizer that steps next."""
         self.news = News()
         self._stepped: dict[int, frozenset[int]] = {}
-        self._together = 1
-        self._armed = 0
+        self._together, self._armed = 1, 0
         self._overflowing = False
         self._row = 0
         """Steps in a row with inf or NaN."""
@@ -117,6 +117,9 @@ class StepReader:
             state.inquests, self.inquests = self.inquests, []
         state.reading = reading = Reading(parameters)
         values = state.values = reading.values
+        if values is None and reading.gradients and capturing(reading.gradients[0]):
+            state.reading = None  # no number may leave the device, and no event may be asked
+            return
         if values is not None:
             row = self._row
             if min(values) >= SMALLEST and math.isfinite(sum(values)):
@@ -137,7 +140,7 @@ class StepReader:
         """A backward pass begins; where a detail step is due, what flows in it is looked at."""
         flow = self.flow
         step = self.coming()
-        if not self.spacing.due(step) or flow.blind or flow.waiting(step):
+        if not self.spacing.due(step) or flow.blind or flow.waiting(step) or capturing(roots[0]):
             return
         if flow.step in (-1, step) or step not in EARLY_STEPS or self.affords(flow.cost):
             flow.arm(roots, step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import torch
 from late_numbers import SlowTransfer, make_late
@@ -9,6 +11,9 @@ from torch import nn
 from training_loops import RecordingHost, assert_same_weights, found_inf, true_norm
 
 import ampwatch
+from ampwatch.probe import losses as losses_module
+from ampwatch.probe import steps as steps_module
+from ampwatch.probe.losses import Losses
 from ampwatch.probe.transfer import Transfer, apart
 from ampwatch.record import ActivationStats
 from ampwatch.record.facts import split_fact
@@ -312,3 +317,50 @@ def test_asking_ahead_changes_no_bit(recorded: RecordingHost, late: None) -> Non
     assert_same_weights(weights_of(hooked=False), weights_of(hooked=True))
     assert facts_named(recorded, "diverged"), "losses were looked into"
     assert recorded.notices == []
+
+
+def test_nothing_is_read_while_a_graph_is_captured(
+    recorded: RecordingHost, late: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    with ampwatch.hook(net, optimizer):
+        for step in range(12):
+            monkeypatch.setattr(steps_module, "capturing", lambda tensor, at=step: at in (5, 6))
+            before = len(SlowTransfer.made)
+            optimizer.zero_grad()
+            net(torch.ones(3, 4)).square().mean().backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()
+            assert len(SlowTransfer.made) == before + (step not in (5, 6))
+    assert recorded.notices == []
+    assert [record.step for record in recorded.steps] == list(range(10))
+
+
+def test_losses_that_are_never_finite_leave_nothing_behind(
+    recorded: RecordingHost, late: None
+) -> None:
+    net = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100)
+    alive = []
+    with ampwatch.hook(net, optimizer, scaler):
+        for step in range(161):
+            optimizer.zero_grad()
+            scaler.scale(net(torch.ones(3, 4)).mean() * float("nan")).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            if step in (60, 160):
+                alive.append(sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects()))
+    assert len(recorded.skips) == 161
+    assert alive[1] < alive[0] + 50
+
+
+def test_backward_passes_without_any_step_are_not_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(losses_module, "MOST_LOSSES", 5)
+    losses = Losses()
+    for _ in range(20):
+        losses.back(torch.ones(()))
+        assert 1 <= len(losses.latest()) <= 5
