@@ -5,6 +5,7 @@ from __future__ import annotations
 from ampwatch.controls import EXPLAIN, SCALE, SCALER, TARGET_GAIN
 from ampwatch.formats import FLOAT16
 from ampwatch.lessons.parts import Lesson, Point, Predict, Press, Say, Table, Wait
+from ampwatch.lessons.player import SETTLING_STEPS
 from ampwatch.lessons.scene import Scene
 from ampwatch.lessons.targets import keys_to_targets
 from ampwatch.run.ranges import doublings_of
@@ -18,7 +19,7 @@ STUCK_STEPS = 20
 MOST_LOST = 0.01
 GAIN = 100
 LOWERED = 1 / 16
-"""So that the best scale is never the one that stands already, whatever the scaler has come to."""
+"""So that the best scale is hardly ever the one that stands already, and one or a few keys away."""
 
 
 def best(scene: Scene) -> int | None:
@@ -74,12 +75,9 @@ def at_best(scene: Scene) -> bool:
 
 
 def lowered(scene: Scene) -> bool:
-    """The scale is fixed, and there is something to put right."""
-    return (
-        scene.scaler == "static"
-        and scene.scale is not None
-        and doublings_of(scene.scale) < scene.kept["best"]
-    )
+    """The scale is fixed where it was set to."""
+    set_by_hand = any(move.by_hand and move.after < move.before for move in scene.moves)
+    return scene.scaler == "static" and set_by_hand
 
 
 def keys_to_best(scene: Scene) -> str:
@@ -177,7 +175,9 @@ LESSON = Lesson(
             "that one.",
             do=((SCALER, "static"), (SCALE, LOWERED)),
             until=lowered,
+            within=SETTLING_STEPS,
             look=("scale",),
+            otherwise="The scaler did not become static. Press r to begin the lesson again.",
         ),
         Press(
             lambda scene: (

@@ -55,6 +55,11 @@ def other_model(anatomy: StepAnatomy) -> Any:
     return anatomy.operations[:: 1 if anatomy.dtype == "float16" else 2]
 
 
+def fixed(record: StepRecord) -> float | None:
+    """Where it was set to, at first: what is done afterwards has no effect."""
+    return 64.0 if record.scaler == "static" else record.scale
+
+
 def in_bf16(value: float, field: str) -> Callable[[StepRecord], Any]:
     return lambda record: value if record.dtype == "bfloat16" else getattr(record, field)
 
@@ -120,7 +125,8 @@ BROKEN: tuple[tuple[str, int, str, Change], ...] = (
     ("growth", 5, "nothing is skipped", steps(skipped=False)),
     ("static", 2, "the run is in bf16", steps(dtype="bfloat16")),
     ("static", 4, "the scaler stays dynamic", steps(scaler="dynamic")),
-    ("static", 5, "the scale stays", steps(scale=2.0)),
+    ("static", 4, "the scale stays", steps(scale=2.0)),
+    ("static", 5, "nobody presses ]", steps(scale=fixed)),
     ("static", 9, "targets are as ever", steps(target_gain=1.0)),
     ("static", 10, "steps are taken", steps(skipped=False)),
     ("bfloat16", 3, "the run stays in fp16", steps(dtype="float16")),
