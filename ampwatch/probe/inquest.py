@@ -46,6 +46,10 @@ class Inquest:
 
     def verdict(self) -> str | None:
         """What the first operation with inf or NaN in it says of the cause."""
+        found = self._verdict()
+        return None if found == verdicts.UNSEEN else found
+
+    def _verdict(self) -> str | None:
         operations = self.operations
         factor = None
         for operation in operations:

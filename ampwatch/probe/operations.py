@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from ampwatch.probe.private import made_in, saved_tensors, sequence_number
 from ampwatch.probe.values import MOST_AT_ONCE, Question, Values
@@ -22,6 +23,7 @@ RESULTS = ("result", "result0", "output", "out")
 PASSING = (
     "ToCopy", "T", "View", "UnsafeView", "Expand", "Transpose", "Permute", "Reshape", "Alias",
     "Unsqueeze", "Squeeze", "Clone", "ReshapeAlias", "Slice", "Select",
+    "_DDPSink", "RegisterPostBackwardFunction",
 )  # fmt: skip
 """They move values about and make none."""
 MOST_NODES = 20_000
@@ -30,6 +32,8 @@ MOST_NODES = 20_000
 PRODUCTS = ("Mm", "Addmm", "Bmm", "Baddbmm", "Convolution", "Mv", "Addmv", "Dot")
 """Sums of products."""
 LEAF = "AccumulateGrad"
+GIVEN = "(given)"
+"""In place of the name of a parameter: data whose gradient is wanted too."""
 SETTINGS = ("exponent", "min", "eps", "self_numel")
 Naming = Callable[[list[Tensor]], list[str]]
 """Names of parameters, as the user's code has them; "" where it has none."""
@@ -43,8 +47,12 @@ class Operation:
     title: str
     number: int
     saved: dict[str, Values]
+    opaque: bool = False
+    """A function of the script's own, or compiled code: what it was given is not seen."""
     variable: Values | None = None
     """Of a leaf: a parameter, or what else gets a gradient."""
+    given: bool = False
+    """Of a leaf: whether it is data."""
     parents: list[Operation | None] = field(default_factory=list)
     parameters: list[tuple[str, Values]] = field(default_factory=list)
     module: str | None = None
@@ -167,7 +175,8 @@ def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> 
         kept = saved_tensors(node) if saved else {}
         values = {name: Values(tensor) for name, tensor in kept.items()}
         title = _title(node)
-        operation = Operation(node, title, sequence_number(node), values)
+        opaque = isinstance(node, BackwardCFunction) and title not in PASSING
+        operation = Operation(node, title, sequence_number(node), values, opaque)
         # A function of the script's own may keep anything under this name.
         variable = getattr(node, "variable", None) if title == LEAF else None
         if variable is not None:
@@ -177,10 +186,14 @@ def operations_of(roots: list[Tensor], names: Naming, *, saved: bool = True) -> 
         stack.extend(child for child, _ in node.next_functions if child is not None)
     named = names([variable for _, variable in variables])
     name_of = {leaf: name for (leaf, _), name in zip(variables, named, strict=True)}
+    for leaf, variable in variables:
+        if type(variable) is Tensor and not name_of[leaf]:
+            name_of[leaf] = GIVEN
     for operation in known.values():
         operation.parents = [known.get(child) for child, _ in operation.node.next_functions]
         for parent in operation.parents:
             if parent is not None and parent.variable is not None:
+                parent.given = name_of[parent] == GIVEN
                 operation.parameters.append((name_of[parent], parent.variable))
     order = sorted(
         (o for o in known.values() if o.variable is None), key=lambda operation: operation.number

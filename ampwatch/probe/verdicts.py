@@ -9,7 +9,7 @@ import torch
 from ampwatch.probe import frames
 from ampwatch.probe.dtypes import dtype_name
 from ampwatch.probe.guards import GUARDED, LOOK_BACK, half_near, masked, zero_guard
-from ampwatch.probe.operations import PASSING, Operation
+from ampwatch.probe.operations import GIVEN, PASSING, Operation
 from ampwatch.probe.values import Values
 from ampwatch.record.facts import fact
 
@@ -29,6 +29,8 @@ FILLING = ("MaskedFill", "Where", "SWhere")
 FACTOR = "nonfinite-factor"
 """Something was multiplied by one number that is inf or NaN: a fact, but a weak one, since a factor
 may have been the consequence of what went wrong elsewhere."""
+UNSEEN = "unseen"
+"""No fact: it arose where nothing is seen, and what comes after it would be blamed wrongly."""
 MOST_LOOKED_AT = 4 * LOOK_BACK
 """Operations between the loss and what is kept."""
 
@@ -39,7 +41,7 @@ def in_chain(operation: Operation) -> Operation:
     where numbers end first."""
     stack: list[Operation | None] = [operation]
     seen: set[int] = set()
-    narrow = None
+    narrow = hidden = None
     while stack and len(seen) < MOST_LOOKED_AT:
         at = stack.pop()
         if at is None or id(at) in seen or not at.finite():
@@ -51,12 +53,15 @@ def in_chain(operation: Operation) -> Operation:
             return at
         if any(each.negative for each in at.saved.values() if at.title in ROOTS):
             return at
+        if at.opaque:
+            hidden = at
+            continue
         constant = at.title in ("Add", "Sub") and None in at.parents
         if narrow is None and at.dtype is torch.float16 and at.title not in HARMLESS:
             narrow = None if constant else at
         kept = {_place(at, name) for name in at.inputs()}
         stack += [parent for place, parent in enumerate(at.parents) if place not in kept]
-    return operation if narrow is None else narrow
+    return hidden or narrow or operation
 
 
 def judge(operation: Operation) -> str | None:
@@ -93,26 +98,37 @@ def _of_input(operation: Operation, name: str, value: Values) -> str | None:
     """It was handed something that is not finite: by whom?"""
     for parameter, weight in operation.weights():
         if not weight.finite:
-            return fact("weights-nonfinite", tensor=parameter)
+            return _of_leaf(parameter, weight)
     maker = maker_of(operation, name)
     if maker is not None:
         if masked_out(maker, value):
             return None
         if maker.variable is not None:
-            return _of_weight(operation, maker.variable)
+            return _of_weight(operation, maker)
         return of_result(in_chain(maker), value)
     if not value.above:
         return None  # -inf alone: a mask
     return _from_outside(operation, value)
 
 
-def _of_weight(operation: Operation, weight: Values) -> str | None:
-    """A weight came in as inf or NaN: it is so itself, or is beyond float16 where it is lowered."""
-    if not weight.finite:
-        return fact("weights-nonfinite")
+def _of_leaf(name: str, values: Values) -> str:
+    """A parameter, or data whose gradient is wanted, is inf or NaN."""
+    if name == GIVEN:
+        return fact("nonfinite-input", kind="NaN" if values.nan else "inf")
+    return fact("weights-nonfinite", tensor=name)
+
+
+def _of_weight(operation: Operation, leaf: Operation) -> str | None:
+    """A leaf came in as inf or NaN: it is so itself, or is beyond float16 where it is lowered."""
+    assert leaf.variable is not None
+    if not leaf.variable.finite:
+        return _of_leaf(GIVEN if leaf.given else "", leaf.variable)
+    largest = leaf.variable.largest
+    if leaf.given:
+        return of_batch(None, largest, operation.module)
     return fact(
         "forward-overflow", op="cast of a weight to float16", module=operation.module,
-        largest=f"{weight.largest:.3g}", dtype="float16",
+        largest=f"{largest:.3g}", dtype="float16",
     )  # fmt: skip
 
 
@@ -175,6 +191,8 @@ def _from_outside(operation: Operation, value: Values) -> str | None:
 
 def of_result(operation: Operation, result: Values) -> str | None:
     """It made something that is not finite, of inputs that are."""
+    if operation.opaque:
+        return UNSEEN
     whole = operation
     half = torch.float16 in (result.dtype, operation.dtype)
     where = _where(operation, result)
@@ -192,6 +210,8 @@ def of_result(operation: Operation, result: Values) -> str | None:
         operation = before
     if operation.title == "Sqrt" and not result.nan:
         operation = in_chain(operation.source() or operation)  # what it was given was inf
+    if operation.opaque:
+        return UNSEEN
     half = (
         torch.float16 in (result.dtype, operation.dtype)
         if operation is whole
@@ -200,7 +220,7 @@ def of_result(operation: Operation, result: Values) -> str | None:
     where = _where(operation, result)
     for parameter, weight in operation.weights():
         if not weight.finite:
-            return fact("weights-nonfinite", tensor=parameter)
+            return _of_leaf(parameter, weight)
     joined = operation.title in JOINING and None in operation.parents
     if joined and result.nan:
         return fact("nonfinite-input", kind="NaN")  # it makes nothing: what came from outside did

@@ -352,7 +352,7 @@ def test_graphs_of_other_kinds_are_judged_alike(make: Any, far: None) -> None:
     with NoWaiting():
         late = LateInquest(roots, lambda parameters: ["weight"] * len(parameters))
     assert late.fact(late.scalars.tolist()) == at_once
-    assert (at_once is None) == (make is on_no_device)
+    assert (at_once is None) == (make in (on_no_device, of_a_function_of_its_own))
 
 
 @pytest.mark.parametrize("make", [masked_rows, too_large, lost_epsilon, well])
@@ -393,3 +393,35 @@ def test_a_device_that_is_full_is_no_answer() -> None:
         Question(full).leave()
     with pytest.raises(torch.OutOfMemoryError):
         Question(full).answer()
+
+
+class Sealed(torch.autograd.Function):
+    """What it is given is not seen."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
+        return inputs @ weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, gradients[0]
+
+
+@pytest.mark.parametrize("after", [torch.relu, torch.log_softmax, nn.Linear(2, 2)])
+def test_nobody_is_blamed_for_what_a_function_of_its_own_has_let_through(after: Any) -> None:
+    made = Sealed.apply(a_batch(NAN), weights(2, 2))
+    more = (1,) if after is torch.log_softmax else ()
+    with torch.autocast("cpu", torch.float16):
+        loss = after(made, *more).float().sum()
+    assert inquire([loss], lambda parameters: ["weight"] * len(parameters)) is None
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_data_whose_gradient_is_wanted_are_no_weights(value: float) -> None:
+    net, batch = nn.Linear(2, 1), a_batch(value).requires_grad_()
+
+    def names(parameters: list[Tensor]) -> list[str]:
+        return ["" if each is batch else "weight" for each in parameters]
+
+    told = inquire([net(batch).square().sum()], names)
+    assert told == f"nonfinite-input:kind={'NaN' if value is NAN else 'inf'}"
