@@ -147,8 +147,10 @@ def _storage(tensor: Tensor | None) -> int | None:
 
 
 def _same(held: Tensor, copy: Tensor) -> Tensor:
-    """Whether a copy has the values of a variable, in any order; on the device."""
-    a, b = (_marks(each.to(copy.dtype)) for each in (held, copy))
+    """Whether a copy has the values of a variable, in any order, which may still be on the host; on
+    the device."""
+    b = _marks(copy)
+    a = _marks(held.to(copy.dtype)).to(b.device, b.dtype, non_blocking=True)
     near = (a[3:] - b[3:]).abs() <= SAME_SUM * b[3]
     several = b[0] != b[1]  # a single value may be anything's
     return (a[:3] == b[:3]).all() & near.all() & several

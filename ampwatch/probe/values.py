@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ampwatch.probe.gradients import dense
+from ampwatch.probe.private import stored_values
 
 UNREADABLE = (RuntimeError, NotImplementedError, TypeError)
 """On the meta device, inside vmap, of a kind of its own: such a tensor says nothing."""
@@ -229,7 +230,13 @@ class Values:
 
 
 def readable(tensor: Tensor) -> Tensor:
-    """Real and local; numbers of 8 bits have no arithmetic of their own."""
-    values = dense(tensor.detach())
+    """Real and local; of a sparse one the values that it has, repeated entries apart, since to add
+    them up would wait for a device. Numbers of 8 bits have no arithmetic of their own."""
+    values = tensor.detach()
+    if values.layout is torch.sparse_coo:
+        values = stored_values(values)
+    elif values.layout is not torch.strided:
+        values = values.values()
+    values = dense(values)
     eight = values.is_floating_point() and values.element_size() == 1
     return values.float() if eight else values

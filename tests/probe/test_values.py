@@ -106,6 +106,22 @@ def test_a_sparse_tensor_answers_for_the_values_that_it_has(later: bool) -> None
     assert (values.finite, values.largest) == (True, 4.0)
 
 
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc])
+def test_sparse_tensors_of_other_layouts_answer_for_theirs(layout: torch.layout) -> None:
+    values = Values(torch.diag(torch.tensor([1.0, -INF, 4.0])).to_sparse(layout=layout))
+    assert (values.finite, values.nan, values.above, values.largest_finite) == (
+        False,
+        False,
+        False,
+        4.0,
+    )
+
+
+def test_sparse_tensors_are_not_added_up() -> None:
+    twice = torch.sparse_coo_tensor([[1, 1]], [3.0, -5.0], (4,), is_coalesced=False)
+    assert Values(twice).largest == 5.0
+
+
 @pytest.mark.parametrize("later", [False, True])
 def test_what_cannot_be_read_says_nothing(later: bool) -> None:
     values = Values(TENSORS["meta"])
@@ -130,7 +146,17 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 class NoWaiting(TorchFunctionMode):
     """Any of these would wait for a device."""
 
-    WAITS = ("item", "tolist", "__bool__", "__float__", "__int__", "cpu", "nonzero", "equal")
+    WAITS = (
+        "item",
+        "tolist",
+        "__bool__",
+        "__float__",
+        "__int__",
+        "cpu",
+        "nonzero",
+        "equal",
+        "coalesce",
+    )
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), more: Any = None
