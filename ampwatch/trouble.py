@@ -105,7 +105,8 @@ class Trouble:
             self._ask_suspects()
         if losses.finite():
             self._calm += 1
-            self._remains.finite()
+            if self._calm == 1:
+                self._remains.finite()
             if self._calm > RESTED_STEPS:
                 self._calm = self._inquests = 0
                 self.plan.rested()

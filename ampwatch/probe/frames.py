@@ -1,7 +1,8 @@
 """The batch as the script holds it, looked up in the variables of the loop that called backward.
 
 Autocast's copy of a batch in float16 says inf, whether the batch held inf or only a number beyond
-65504. The batch itself is still in a variable of the loop. Only done at a loss that is not finite.
+65504. The batch itself is still in a variable of the loop. Only done at a loss that is not finite,
+and at the first steps where numbers come late.
 """
 
 from __future__ import annotations
