@@ -78,13 +78,16 @@ class Stepping:
         state.read_at = self.ledger.passes
         asked = self._reader.inject
         self._reader.read(state, optimizer, scaler)
+        injected = asked and not self._reader.inject
+        if injected:
+            self.facts.add("inf-injected")
         at_once = self._trouble.at_once = state.values is not None
         if state.counts is not None or state.suspect is not None:
             self._trouble.after_read(state)
         if state.figures is not None and state.reading and not (at_once and state.counts):
             state.movement = Movement(state.parameters, state.reading)
         if self.dissection is not None and state.reading is not None:
-            self.dissection.read(state, asked and not self._reader.inject)
+            self.dissection.read(state, injected)
 
     def end(
         self,

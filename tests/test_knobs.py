@@ -13,6 +13,8 @@ from turned_loop import TurnedLoop
 
 import ampwatch
 from ampwatch.controls import KNOBS, Request
+from ampwatch.rules import RULES
+from ampwatch.run import Run
 
 
 def test_dtype_changes_what_a_loop_computes_in(recorded: RecordingHost) -> None:
@@ -113,6 +115,21 @@ def test_injected_inf_gives_exactly_one_skip(recorded: RecordingHost) -> None:
     assert recorded.steps[2].nonfinite_values == 1
     assert loop.skipped == [False, False, True, False, False]
     assert all(bool(parameter.isfinite().all()) for parameter in loop.net.parameters())
+
+
+def test_an_inf_that_a_key_has_put_in_is_no_overflow(recorded: RecordingHost) -> None:
+    loop = TurnedLoop(recorded, scaler={"init_scale": 2.0})
+    loop.take(20)
+    loop.turn("inject")
+    loop.take(20)
+    assert recorded.skips == [20]
+    run = Run()
+    for record in recorded.records:
+        run.add(record)
+    skip = next(event for event in run.events if "skipped" in event.text)
+    assert "put in by key; the scale falls from 2^1 to 1" in skip.text
+    found = {finding.rule for rule in RULES for finding in rule.check(run)}
+    assert found.isdisjoint({"lone-overflow", "scale-settling", "growth-probe-skip"})
 
 
 def test_target_gain_reaches_the_loop(recorded: RecordingHost) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ampwatch.record import StepRecord
 from ampwatch.record.facts import split_fact
+from ampwatch.run.skip_causes import injected
 
 FORWARD = ("forward-overflow", "nan-born", "epsilon-underflow", "mask-overflow", "diverged")
 """Facts about an operation of the forward pass."""
@@ -17,7 +18,8 @@ class Origin(NamedTuple):
     """Where it began."""
 
     where: str
-    """"backward" (the loss was finite), "loss", "forward", "input" (the batch) or "weights"."""
+    """"backward" (the loss was finite), "loss", "forward", "input" (the batch), "weights", or "key"
+    (put in by hand)."""
     place: str | None = None
     """The operation or tensor, as far as it was found: "mul after encoder.norm"."""
 
@@ -26,6 +28,8 @@ def origin_of(record: StepRecord) -> Origin | None:
     """Where inf and NaN in the loss or the gradients of this step began; None without any."""
     facts = [split_fact(each) for each in record.facts]
     if record.loss is None or record.loss - record.loss == 0:
+        if injected(record):
+            return Origin("key")
         bad = bool(record.nonfinite_tensors or record.skipped)
         place = _place(facts, ("backward-origin",))
         return Origin("backward", place) if bad and (place or record.loss is not None) else None
@@ -44,6 +48,8 @@ def origin_of(record: StepRecord) -> Origin | None:
 def began(origin: Origin) -> str:
     """The same in words that go on from "the loss itself was inf"."""
     where, place = origin
+    if where == "key":
+        return "put in by key"
     if where == "backward":
         return "made in backward" + (f", by {place}" if place else "")
     if where == "input":

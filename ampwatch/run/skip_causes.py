@@ -12,9 +12,11 @@ NAN = "nan"
 """Mathematics in backward: NaN out of finite values, or the infinite derivative at a pole."""
 UNKNOWN = "unknown"
 """The gradients held NaN, and no search of backward has told of any operation yet."""
-ALL = frozenset({LOSS, OVERFLOW, NAN, UNKNOWN})
+INJECTED = "injected"
+"""A key has put one inf in, and nothing else was wrong."""
+ALL = frozenset({LOSS, OVERFLOW, NAN, UNKNOWN, INJECTED})
 LOSSES = frozenset({LOSS})
-BACKWARD = ALL - LOSSES
+BACKWARD = ALL - LOSSES - {INJECTED}
 
 
 class SkipCauses:
@@ -33,12 +35,19 @@ class SkipCauses:
         """The cause of a skip."""
         if record.loss is not None and record.loss - record.loss != 0:
             return LOSS
+        if injected(record):
+            return INJECTED
         found = found_in(record)
         if found is not None:
             self._latest = found
             return found
         norm = record.grad_norm
         return self._latest if norm is not None and norm != norm else OVERFLOW
+
+
+def injected(record: StepRecord) -> bool:
+    """Whether the only inf of this step is the one that a key has put in."""
+    return "inf-injected" in record.facts and record.nonfinite_values in (None, 1)
 
 
 def found_in(record: StepRecord) -> str | None:
