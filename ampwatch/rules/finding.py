@@ -67,7 +67,7 @@ class Finding:
         return cls(rule, severity, message, run.steps, run.steps, evidence=evidence)
 
     def as_json(self) -> dict[str, Any]:
-        """The finding as ``--json`` prints it."""
+        """The finding as ``--json`` prints it; evidence that is not known is left out."""
         body: dict[str, Any] = {
             "rule": self.rule,
             "severity": self.severity,
@@ -75,7 +75,7 @@ class Finding:
             "last_step": self.last_step,
             "count": self.count,
             "message": self.message,
-            "evidence": dict(self.evidence),
+            "evidence": {k: each for k, each in self.evidence.items() if each is not None},
         }
         if self.tensor is not None:
             body["tensor"] = self.tensor

@@ -28,6 +28,7 @@ def _told(run: Run, rule: str, seen: Seen, message: str) -> Finding:
     """A finding from a fact about an operation, with the rhythm of the steps, if they have one."""
     rhythm = run.bursts.recent.rhythm(LOSSES)
     evidence: dict[str, Any] = {
+        "variable": seen.value("name"),
         "operation": seen.value("op"),
         "dtype": seen.value("dtype"),
         "largest_input": seen.value("largest"),

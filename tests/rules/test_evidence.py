@@ -92,6 +92,7 @@ def test_a_bad_batch_in_every_epoch_is_named_with_its_period() -> None:
 
     told = findings_of(lambda: train(data=data, steps=80))["nonfinite-input"]
     assert told.evidence["period"] == 12
+    assert told.evidence["variable"] == "x"
     assert "at every 12th step" in told.message
 
 

@@ -79,7 +79,8 @@ def test_a_rule_finds_nothing_in_a_run_without_steps(rule: Rule) -> None:
 
 
 def test_a_finding_is_strict_json() -> None:
-    finding = Finding("x", "info", "m", 1, 2, 3, "w", "net.2", {"scale": float("inf")})
+    evidence = {"scale": float("inf"), "period": None}
+    finding = Finding("x", "info", "m", 1, 2, 3, "w", "net.2", evidence)
     body = json.loads(json.dumps(strict(finding.as_json()), allow_nan=False))
     assert body == {
         "rule": "x",
