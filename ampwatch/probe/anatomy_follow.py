@@ -10,6 +10,8 @@ from ampwatch.probe.anatomy_values import extent, local, parts
 from ampwatch.probe.dtypes import dtype_name
 from ampwatch.record import Followed
 
+FEWEST = 3
+"""Values that are followed, where there are so many."""
 SAMPLE = 1 << 20
 """Of a larger gradient the values to follow are chosen among so many, evenly spread."""
 
@@ -107,7 +109,8 @@ class Follower:
 
 def choose(gradient: Tensor) -> list[int]:
     """Where to look: at the first inf or NaN, at the largest, the middle and the smallest
-    magnitude that is not 0, and at a 0 if there is one; in this order, without repeats."""
+    magnitude that is not 0, and at a 0 if there is one; in this order, without repeats. Where that
+    is too little to show, at the first, the middle and the last value."""
     flat = gradient.reshape(-1)
     stride = max(1, flat.numel() // SAMPLE)
     sample = flat[::stride].float() if flat.dtype != torch.float64 else flat[::stride]
@@ -125,7 +128,9 @@ def choose(gradient: Tensor) -> list[int]:
     zero = (sample == 0).nonzero().reshape(-1)
     if zero.numel():
         places.append(int(zero[0]) * stride)
-    return list(dict.fromkeys(places)) or [0]
+    if len(places) < FEWEST:  # nothing but NaN, or nothing but 0
+        places += [0, flat.numel() // 2, flat.numel() - 1]
+    return list(dict.fromkeys(places))
 
 
 def _bad_place(flat: Tensor) -> list[int]:

@@ -16,10 +16,12 @@ from training_loops import RecordingHost, network, recording
 
 import ampwatch
 from ampwatch.controls import EXPLAIN, Request
+from ampwatch.probe.anatomy_follow import choose
 from ampwatch.record import Notice, Operation, StepAnatomy, TensorStats, from_json, to_json
 from ampwatch.watch import Watch
 
 HALF = torch.float16
+INF, NAN = math.inf, math.nan
 
 
 @pytest.fixture(autouse=True)
@@ -583,3 +585,18 @@ def test_operations_of_a_deep_model_are_counted_beyond_the_most(
     anatomy = loop.explained()
     assert [type(o) for o in anatomy.operations] == [Operation, Operation]
     assert anatomy.left_out == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ([1.0, INF, -4.0, 0.0, 2.0], [1, 2, 4, 0, 3]),
+        ([INF] * 5, [0, 2, 4]),
+        ([0.0] * 6, [0, 3, 5]),
+        ([NAN], [0]),
+    ],
+)
+def test_values_to_follow_are_the_telling_ones_and_never_too_few(
+    values: list[float], places: list[int]
+) -> None:
+    assert choose(torch.tensor(values)) == places
