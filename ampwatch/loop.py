@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
@@ -30,6 +29,7 @@ from ampwatch.probe.optimizer_state import OptimizerState
 from ampwatch.probe.optimizers import Optimizers
 from ampwatch.probe.parameters import Parameters, trained
 from ampwatch.probe.saved_bytes import MemoryWatch
+from ampwatch.probe.transfer import as_tensor
 from ampwatch.record.facts import fact
 from ampwatch.recorder import Recorder
 from ampwatch.scaling import Scaling
@@ -192,7 +192,7 @@ class Loop:
     def before_clip(self, parameters: list[Tensor], max_norm: float, total: Tensor) -> None:
         ids = {id(parameter) for parameter in parameters}
         # Of a sharded model the total is spread out too: only a collective could tell it.
-        known = None if hasattr(total, "to_local") else torch.as_tensor(total).detach()
+        known = None if hasattr(total, "to_local") else as_tensor(total).detach()
         holding = self.optimizers.holding(ids)
         if not holding and self.optimizers.everything and known is not None:
             early = Clip(ids, max_norm, known, before_reading=True)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ampwatch.probe.transfer import pinned_copy
 from ampwatch.record import Exponents
 
 MOST_VALUES = 1 << 17
@@ -89,8 +90,7 @@ class ExponentCounts:
                 self._host = packed.cpu()
                 return
             with torch.cuda.device(device):
-                self._host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
-                self._host.copy_(packed, non_blocking=True)
+                self._host = pinned_copy(packed)
                 self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 self._event.record()
 

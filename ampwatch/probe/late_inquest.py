@@ -103,7 +103,7 @@ class LateInquest:
     def _packed(self) -> Tensor:
         answers, self._answers = self._answers, []
         if not answers:
-            return torch.zeros(0)
+            return torch.zeros(0, device="cpu")
         device = answers[0].device
         wide = torch.float64 if device.type in ("cpu", "cuda") else torch.float32
         return torch.stack([each.to(device, wide, non_blocking=True) for each in answers])

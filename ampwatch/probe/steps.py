@@ -148,7 +148,7 @@ class StepReader:
 
     def _look_closer(self, state: OptimizerState, reading: Reading, values: list[float]) -> None:
         """Tell infinities from norms that only overflow, before a clip wipes the evidence."""
-        zero = torch.zeros(())
+        zero = torch.zeros((), device="cpu")
         counts = [zero] * len(values)
         overflowing = False
         for position, value in enumerate(values):

@@ -220,7 +220,11 @@ class Values:
             tensor = self.tensor
 
             def ask() -> Tensor:
-                return torch.zeros(()) if tensor is None else _in_pieces(kind, readable(tensor))
+                return (
+                    torch.zeros((), device="cpu")
+                    if tensor is None
+                    else _in_pieces(kind, readable(tensor))
+                )
 
             asked = self._asked[kind] = Question(ask)
         return asked
