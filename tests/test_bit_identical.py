@@ -17,7 +17,7 @@ from ampwatch.session import Session
 from ampwatch.tui.app import DashboardApp
 
 DRIVER = str(Path(__file__).with_name("watched_demo.py"))
-STEPS = {"linear": "200", "underflow": "200", "gan": "200", "digits": "100", "chargpt": "60"}
+STEPS = {"linear": "200", "underflow": "200", "gan": "200", "digits": "60", "chargpt": "55"}
 """The last two compute for longer; each has grown its scale by then."""
 PATIENCE_SECONDS = 240
 

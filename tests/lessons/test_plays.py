@@ -25,6 +25,7 @@ from tests.lessons.tapes import LESSON, TapeJob, tape
 from tests.tui.reading import frame, messages, screen_text
 
 NAMES = tuple(LESSON)
+WITH_TABLES = ("overflow", "static", "eight_bits")
 SMALL, LARGE, PROJECTOR = (80, 24), (160, 50), (100, 30)
 NAMED_KEYS = {"space": "space"}
 MOST_FRAMES = 200
@@ -112,8 +113,11 @@ async def play(app: LessonApp, job: TapeJob, size: tuple[int, int]) -> int:
     return len(read)
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "160x50"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [*((name, SMALL) for name in NAMES), *((name, LARGE) for name in WITH_TABLES)],
+    ids=[*(f"{name}-80x24" for name in NAMES), *(f"{name}-160x50" for name in WITH_TABLES)],
+)
 async def test_a_lesson_is_played_to_its_end_by_its_keys(
     name: str, size: tuple[int, int], tapes: Path
 ) -> None:
