@@ -18,8 +18,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from ampwatch.formats import FLOAT16
 from ampwatch.probe import frames, verdicts
-from ampwatch.probe.frames import HALF_LARGEST, Held, address
+from ampwatch.probe.frames import Held, address
 from ampwatch.probe.inquest import plainly
 from ampwatch.probe.operations import Naming, operations_of
 from ampwatch.probe.private import times_changed
@@ -130,7 +131,7 @@ class Batches:
             values = Values(each.tensor)
             if values.above:  # -inf alone is a mask
                 return fact("nonfinite-input", kind="NaN" if values.nan else "inf", name=each.name)
-            if place in self._lowered and values.largest > HALF_LARGEST:
+            if place in self._lowered and values.largest > FLOAT16.largest:
                 return verdicts.of_batch(each.name, values.largest, self._lowered[place])
         return None
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ampwatch.probe.transfer import pinned_copy
+from ampwatch.probe.transfer import Transfer
 from ampwatch.record import Exponents
 
 MOST_VALUES = 1 << 17
@@ -50,7 +50,7 @@ class ExponentCounts:
         most: values to look at of one gradient.
     """
 
-    __slots__ = ("_choice", "_counts", "_event", "_host", "_limits", "_most", "_rows")
+    __slots__ = ("_choice", "_counts", "_limits", "_most", "_rows", "_sent")
 
     def __init__(
         self, gradients: Sequence[Tensor], choice: random.Random, most: int = MOST_VALUES
@@ -60,8 +60,7 @@ class ExponentCounts:
         self._rows: list[Exponents | None] = []
         self._counts: list[Tensor] = []
         self._limits: list[tuple[int, int]] = []
-        self._host: Tensor | None = None
-        self._event: Any = None
+        self._sent: Transfer | None = None
         for gradient in gradients:
             self.add(gradient)
         if gradients:
@@ -85,21 +84,14 @@ class ExponentCounts:
         device = self._counts[0].device
         with torch.no_grad():
             packed = torch.cat([each.to(device, non_blocking=True) for each in self._counts])
-            self._counts = []
-            if device.type != "cuda":
-                self._host = packed.cpu()
-                return
-            with torch.cuda.device(device):
-                self._host = pinned_copy(packed)
-                self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                self._event.record()
+        self._counts = []
+        self._sent = Transfer((packed,), device)
 
     def rows(self) -> list[Exponents]:
         """One entry a gradient; where the copy is still on its way, this waits for it."""
-        if self._host is not None:
-            if self._event is not None:
-                self._event.synchronize()
-            numbers, self._host = self._host.tolist(), None
+        if self._sent is not None:
+            numbers = [int(number) for number in self._sent.values()[0]]
+            self._sent = None
             late = []
             at = 0
             for low, high in self._limits:

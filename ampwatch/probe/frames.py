@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ampwatch.formats import FLOAT16
 from ampwatch.probe.values import Values
 
 MOST_FRAMES = 24
@@ -33,7 +34,6 @@ DEPTH = 2
 """Batches come in lists, tuples, dictionaries, and objects that hold these."""
 SKIPPED = (nn.Module, Optimizer, type)
 """What they hold is no batch."""
-HALF_LARGEST = torch.finfo(torch.float16).max
 
 
 class HandedIn(NamedTuple):
@@ -62,7 +62,7 @@ def handed_in(value: Values) -> HandedIn | None:
     for name, values in held_by:
         if not values.finite:
             return HandedIn(name, False, None)
-        if values.largest > HALF_LARGEST and (lowered is None or lowered.name is None):
+        if values.largest > FLOAT16.largest and (lowered is None or lowered.name is None):
             lowered = HandedIn(name, True, values.largest)
         elif lowered is None:
             lowered = HandedIn(None, True, None)

@@ -6,6 +6,7 @@ from collections import deque
 
 import torch
 
+from ampwatch.formats import FLOAT16
 from ampwatch.probe.operations import PASSING, Operation
 from ampwatch.probe.values import Values
 
@@ -19,7 +20,6 @@ ZERO_OF_ZERO = (
 """What they make of 0 is 0: a guard that was lost before them is missing after them."""
 MASKING = ("Add", "MaskedFill", "Where", "Sub", "SWhere")
 LOOK_BACK = 12
-HALF_LARGEST = torch.finfo(torch.float16).max
 
 
 def half_near(operation: Operation, half: bool) -> bool:
@@ -44,7 +44,7 @@ def masked(operation: Operation) -> bool:
     if mask is None:
         return False
     scores = product_behind(operation)
-    return scores is None or scores.product.answer() <= HALF_LARGEST
+    return scores is None or scores.product.answer() <= FLOAT16.largest
 
 
 def product_behind(operation: Operation) -> Operation | None:

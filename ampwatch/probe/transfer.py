@@ -48,7 +48,11 @@ class Transfer:
             # float64, or a norm of large values would not fit.
             numbers = [each.to(device, torch.float64, non_blocking=True) for each in far]
             packed = torch.cat(numbers) if numbers else torch.empty(0, device=device)
-            self._host = pinned_copy(packed)
+            # The script may have a default device, where nothing can be pinned.
+            self._host = torch.empty(
+                packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True
+            )
+            self._host.copy_(packed, non_blocking=True)
             self._event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._event.record()
 
@@ -70,13 +74,6 @@ class Transfer:
 def as_tensor(number: Tensor | float) -> Tensor:
     """The tensor itself; a number as one on the host, whatever the script's default device."""
     return number if isinstance(number, Tensor) else torch.tensor(number, device="cpu")
-
-
-def pinned_copy(values: Tensor) -> Tensor:
-    """A copy on the host, which is there once the device has come to this point of its stream."""
-    # The script may have a default device, where nothing can be pinned.
-    host = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
-    return host.copy_(values, non_blocking=True)
 
 
 def apart(

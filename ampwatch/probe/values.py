@@ -43,14 +43,8 @@ class Question:
     def answer(self) -> float:
         """Waits for the device where the answer has not been learned."""
         if self._answer is None:
-            ask, self._ask = self._ask, None
-            assert ask is not None
-            try:
-                self._answer = float(ask())
-            except torch.OutOfMemoryError:
-                raise
-            except UNREADABLE:
-                self._answer = self._silent
+            scalar = self._put()
+            self._answer = self._silent if scalar is None else float(scalar)
         return self._answer
 
     def leave(self) -> Tensor | None:
@@ -58,6 +52,17 @@ class Question:
         is known already."""
         if self._answer is not None:
             return None
+        scalar = self._put()
+        if scalar is None:
+            self._answer = self._silent
+        return scalar
+
+    def learn(self, number: float) -> None:
+        """What became of the scalar."""
+        self._answer = number
+
+    def _put(self) -> Tensor | None:
+        """The answer, where it can be computed; the tensor is let go."""
         ask, self._ask = self._ask, None
         assert ask is not None
         try:
@@ -65,15 +70,8 @@ class Question:
         except torch.OutOfMemoryError:
             raise
         except UNREADABLE:
-            scalar = None
-        if scalar is None or scalar.is_meta:
-            self._answer = self._silent
             return None
-        return scalar
-
-    def learn(self, number: float) -> None:
-        """What became of the scalar."""
-        self._answer = number
+        return None if scalar.is_meta else scalar
 
 
 def largest(values: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ FILES = (
     test_nan_loops,
     test_overflow_loops,
 )
+LOOPS = [loop for file in FILES for loop in file.LOOPS.all]
 NOT_SEEN = ("nan_without_a_scaler", "beyond_float16_without_a_scaler")
 """Nobody waits for the device in these, and one bad step has spoilt the weights before anything is
 known of it."""
@@ -31,18 +32,12 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
     make_late(monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "loop",
-    [each for file in FILES for each in file.LOOPS.all if str(each) not in NOT_SEEN],
-    ids=str,
-)
+@pytest.mark.parametrize("loop", [x for x in LOOPS if str(x) not in NOT_SEEN], ids=str)
 def test_exactly_the_mistakes_of_a_loop_are_found_late(loop: Loop) -> None:
     Loops().check(loop)
 
 
-@pytest.mark.parametrize(
-    "loop", [each for file in FILES for each in file.LOOPS.all if str(each) in NOT_SEEN], ids=str
-)
+@pytest.mark.parametrize("loop", [x for x in LOOPS if str(x) in NOT_SEEN], ids=str)
 def test_what_was_not_seen_is_said_to_be_so(loop: Loop) -> None:
     message = findings_of(loop.run)["nan-not-overflow"].message
     assert "where it arose was not seen; since then weights are inf or NaN too" in message
